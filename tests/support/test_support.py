@@ -35,9 +35,14 @@ class Outer:
 def test_a_failed_write_leaves_the_old_file_and_no_partial(tmp_path: Path) -> None:
     target = tmp_path / "file.txt"
     target.write_text("old")
-    with pytest.raises(RuntimeError), writing(target) as partial:
-        partial.write_text("half")
-        raise RuntimeError
+
+    def fail_half_way() -> None:
+        with writing(target) as partial:
+            partial.write_text("half")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
 

@@ -1,4 +1,4 @@
-"""Files are written beside and moved into place: a reader sees the old file or the new one, whole."""
+"""Files are written beside and moved into place: readers see the old file or the new, whole."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from strop.support.errors import InputError
 def writing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path beside ``path``; on leaving, flushed to disk and moved onto ``path``.
 
-    If the body raises (a full disk, an interrupt), the temporary file is removed and whatever was at
+    If the body raises (a full disk, an interrupt), the temporary file is removed and what was at
     ``path`` before is untouched.
     """
     target = Path(path)

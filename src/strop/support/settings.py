@@ -52,7 +52,8 @@ def settings_from_dict(cls: type[T], values: Mapping[str, Any], *, source: str =
     unknown = sorted(set(values) - set(known))
     if unknown:
         raise InputError(
-            f"{source} has the unknown field {unknown[0]!r}; {cls.__name__} knows {', '.join(known)}"
+            f"{source} has the unknown field {unknown[0]!r}; "
+            f"{cls.__name__} knows {', '.join(known)}"
         )
     missing = [
         name
