@@ -20,6 +20,7 @@ settings.register_profile(
 settings.load_profile("strop")
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+os.environ["PYTHONPATH"] = str(REPOSITORY / "src")  # for the processes that tests start
 
 
 def _data_folders() -> list[Path]:

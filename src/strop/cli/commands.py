@@ -1,0 +1,26 @@
+"""The tree of commands: names, one line each, and where the code is.
+
+A command's module is imported when the command runs, so ``strop --help`` waits for no torch.
+A target is a frozen dataclass whose fields are the options and whose call does the work.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command: what it does in a line, and ``module:class`` of what runs."""
+
+    summary: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """Commands that belong together."""
+
+    summary: str
+    commands: dict[str, Command]
+
+
+COMMANDS: dict[str, Command | Group] = {}
