@@ -1,0 +1,36 @@
+"""Images and captions in one space: losses with hard negatives, and how well it finds."""
+
+from strop.retrieval.losses import (
+    ContrastiveHingeLoss,
+    InfoNCELoss,
+    contrastive_hinge_loss,
+    info_nce_loss,
+)
+from strop.retrieval.mining import (
+    MaxOfHinges,
+    Mining,
+    SemiHardHinges,
+    SoftmaxHinges,
+    SumOfHinges,
+    TopKHinges,
+)
+from strop.retrieval.queue import NegativeQueue, Negatives
+from strop.retrieval.similarity import InnerProduct, OrderViolation, Similarity
+
+__all__ = [
+    "ContrastiveHingeLoss",
+    "InfoNCELoss",
+    "InnerProduct",
+    "MaxOfHinges",
+    "Mining",
+    "NegativeQueue",
+    "Negatives",
+    "OrderViolation",
+    "SemiHardHinges",
+    "Similarity",
+    "SoftmaxHinges",
+    "SumOfHinges",
+    "TopKHinges",
+    "contrastive_hinge_loss",
+    "info_nce_loss",
+]
