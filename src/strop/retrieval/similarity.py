@@ -4,7 +4,7 @@ Index letters: b, i image rows; n, j caption rows; d the joint dimension.
 """
 
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from strop.retrieval.similarity_order import order_scores, weighted_order_sum
 from strop.support import InputError
 
 SimilarityName = Literal["cosine", "dot", "order", "order-abs"]
+SIMILARITIES: tuple[str, ...] = get_args(SimilarityName)
 
 
 class Similarity(Protocol):
@@ -119,9 +120,7 @@ def similarity_from_name(similarity: SimilarityName | Similarity) -> Similarity:
         return OrderViolation()
     if similarity == "order-abs":
         return OrderViolation(absolute=True)
-    raise InputError(
-        f"similarity must be 'cosine', 'dot', 'order' or 'order-abs', but is {similarity!r}"
-    )
+    raise InputError(f"similarity must be one of {', '.join(SIMILARITIES)}, but is {similarity!r}")
 
 
 def to_unit_sphere(embeddings: Tensor) -> Tensor:
