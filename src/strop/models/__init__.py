@@ -1,0 +1,32 @@
+"""Networks for small images, with and without batch normalisation, and their weights in files."""
+
+from strop.models.classifier import (
+    Classifier,
+    describe_network,
+    load_classifier,
+    load_weights,
+    save_classifier,
+)
+from strop.models.layers import Normalize, initialise
+from strop.models.resnet import ResNet, cifar_resnet, resnet18
+from strop.models.small import RandomFeatures, describe_sequential, mlp, sequential, small_cnn
+from strop.models.wide_resnet import WideResNet
+
+__all__ = [
+    "Classifier",
+    "Normalize",
+    "RandomFeatures",
+    "ResNet",
+    "WideResNet",
+    "cifar_resnet",
+    "describe_network",
+    "describe_sequential",
+    "initialise",
+    "load_classifier",
+    "load_weights",
+    "mlp",
+    "resnet18",
+    "save_classifier",
+    "sequential",
+    "small_cnn",
+]
