@@ -9,6 +9,7 @@ from strop.data.classification import LabelledImages
 from strop.data.classification_formats import (
     concatenated,
     find_image_classes,
+    find_splits,
     pickled_names,
     read_cifar_binary,
     read_cifar_pickle,
@@ -177,9 +178,7 @@ def _read_cifar100(folder: Path, split: str, kind: ImageFormat, *, coarse: bool)
 def _read_folder(folder: Path, split: str | None, *, size: int | None, mode: str) -> LabelledImages:
     if mode not in ("RGB", "L"):
         raise InputError(f"expected the mode 'RGB' or 'L' (grey), but came {mode!r}")
-    splits = sorted(
-        child.name for child in folder.iterdir() if child.is_dir() and find_image_classes(child)
-    )
+    splits = find_splits(folder)
     if split is None:
         where = folder
     elif split in splits:

@@ -108,7 +108,9 @@ def read_cifar_pickle(path: Path, *, label_key: str) -> tuple[Tensor, Tensor]:
             f"expected {len(labels)} x {CIFAR_PIXELS} bytes and as many whole-number labels in "
             f"{path}, but 'data' is {' x '.join(map(str, data.shape))}; bring it again"
         )
-    return data.tensor().reshape(-1, *CIFAR_SHAPE), torch.tensor(labels, dtype=torch.long)
+    return data.tensor().reshape(-1, *CIFAR_SHAPE).contiguous(), torch.tensor(
+        labels, dtype=torch.long
+    )
 
 
 def read_pickled_table(path: Path) -> Mapping[str, Any]:
@@ -134,6 +136,14 @@ def find_image_classes(folder: Path) -> dict[str, tuple[Path, ...]]:
         if files:
             classes[child.name] = tuple(files)
     return classes
+
+
+def find_splits(folder: Path) -> list[str]:
+    """Subfolders that hold classes; none where any subfolder holds images itself."""
+    children = sorted(path for path in folder.iterdir() if path.is_dir())
+    if any(_is_image(path) for child in children for path in child.iterdir()):
+        return []
+    return [child.name for child in children if find_image_classes(child)]
 
 
 def read_image_classes(

@@ -19,36 +19,44 @@ from torch import Tensor
 from strop.support import InputError
 
 
+class _RefusedError(pickle.UnpicklingError):
+    """Something that plain data do not have."""
+
+
 class PickledArray:
     """What a pickled numpy array of bytes amounts to: a shape and the bytes."""
 
     shape: tuple[int, ...] = ()
     content: bytes = b""
+    columns_first: bool = False
 
     def __setstate__(self, state: Any) -> None:
         _version, shape, dtype, columns_first, content = state
         self._fill(shape, dtype, columns_first, content)
 
     def _fill(self, shape: Any, dtype: Any, columns_first: Any, content: Any) -> None:
-        if not isinstance(dtype, _PickledType) or dtype.name not in ("u1", "|u1", "uint8"):
-            raise pickle.UnpicklingError("an array of another type than unsigned bytes")
+        if not isinstance(dtype, _PickledType) or dtype.name not in ("u1", b"u1"):
+            raise _RefusedError("it has an array of another type than unsigned bytes")
         if (
-            columns_first
-            or not isinstance(content, (bytes, bytearray))
+            not isinstance(content, (bytes, bytearray))
             or not all(type(side) is int and side >= 0 for side in shape)
             or math.prod(shape) != len(content)
         ):
-            raise pickle.UnpicklingError("an array whose bytes do not fit its shape")
+            raise _RefusedError("it has an array whose bytes do not fit its shape")
         self.shape, self.content = tuple(shape), bytes(content)
+        self.columns_first = bool(columns_first)
 
     def tensor(self) -> Tensor:
         """The bytes as a uint8 tensor of this shape."""
-        return torch.frombuffer(bytearray(self.content), dtype=torch.uint8).reshape(self.shape)
+        values = torch.frombuffer(bytearray(self.content), dtype=torch.uint8)
+        if self.columns_first:
+            return values.reshape(self.shape[::-1]).permute(*reversed(range(len(self.shape))))
+        return values.reshape(self.shape)
 
 
 @dataclass
 class _PickledType:
-    name: str
+    name: str | bytes
     align: Any = None
     copy: Any = None
 
@@ -68,7 +76,7 @@ def _from_buffer(content: Any, dtype: Any, shape: Any, order: Any) -> PickledArr
 
 def _encode(text: Any, encoding: Any) -> bytes:
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        raise pickle.UnpicklingError("text that is not bytes in disguise")
+        raise _RefusedError("it would encode a text")
     return text.encode("latin-1")
 
 
@@ -87,7 +95,7 @@ class _PlainUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _STAND_INS:
             return _STAND_INS[module, name]
-        raise pickle.UnpicklingError(f"the name {module}.{name}")
+        raise _RefusedError(f"it would call {module}.{name}")
 
 
 def load_plain_pickle(content: bytes, *, source: Path) -> Any:
@@ -102,8 +110,8 @@ def load_plain_pickle(content: bytes, *, source: Path) -> Any:
     try:
         return _PlainUnpickler(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:  # a damaged pickle may raise nearly anything
+        what = error if isinstance(error, _RefusedError) else f"it cannot be read ({error})"
         raise InputError(
-            f"expected a pickle of plain values and byte arrays in {source}, but it has "
-            f"{error or type(error).__name__}; nothing in it was run, and only files "
-            "from the data set's own site should be used"
+            f"expected a pickle of plain values and byte arrays in {source}, but {what}; "
+            "nothing in it was run, bring it again from the data set's own site"
         ) from error
