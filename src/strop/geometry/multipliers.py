@@ -1,0 +1,111 @@
+"""Lagrange multipliers of projections: one root in one unknown for each row.
+
+Legend: b example, k coordinate.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from strop.geometry import lp
+
+__all__ = ["shrink", "simplex_level"]
+
+_OUTER_STEPS = 100
+_INNER_STEPS = 8
+
+
+@torch.no_grad()
+def simplex_level(values: Tensor, total: Tensor, weights: Tensor | None = None) -> Tensor:
+    """The level t with sum_k w_k max(values_k - t, 0) = total, for each row, b1.
+
+    Newton's method on a convex, piecewise linear, falling function, from the left: the iterates
+    rise, the active set {values_k > t} shrinks, and when it stays the same the root is found. So
+    nothing is sorted (Michelot 1986; Condat 2016).
+    """
+
+    def weighed(x: Tensor) -> Tensor:
+        return x.sum(dim=1, keepdim=True) if weights is None else (x @ weights)[:, None]
+
+    # One coordinate alone may not exceed the total, nor may all of them together.
+    share = total if weights is None else total / weights
+    mass = values.shape[1] if weights is None else weights.sum()
+    level = torch.maximum(
+        (values - share).amax(dim=1, keepdim=True)
+        if weights is not None
+        else values.amax(dim=1, keepdim=True) - share,
+        (weighed(values) - total) / mass,
+    )
+    buffer, active = torch.empty_like(values), None
+    while True:
+        torch.sub(values, level, out=buffer).relu_()
+        excess = weighed(buffer) - total
+        slope = weighed(torch.gt(buffer, 0, out=buffer))
+        # Rounding must not let the level fall: a set that only shrinks ends the loop.
+        level = level + (excess / slope).nan_to_num_(0.0).clamp_(min=0.0)
+        if active is not None and torch.equal(slope, active):
+            return level
+        active = slope
+
+
+@torch.no_grad()
+def shrink(magnitude: Tensor, radius: Tensor, p: float, radii: Tensor | None = None) -> Tensor:
+    """The nearest point of a weighted lp ball, 1 < p < inf, for rows ``magnitude`` >= 0 outside it.
+
+    Stationarity reads v_k + m v_k^(p-1) / r_k^p = a_k. With s = log v, t = log m it is
+
+        s_k + softplus(t - p log r_k + (p-2) s_k) = log a_k,
+
+    convex in s_k with slopes between 1 and p-1, so that Newton's method is safe for every p and
+    nothing overflows. The outer root log ||v(t)|| = log radius falls in t: Newton's method again,
+    kept inside a bracket.
+    """
+    limits = torch.finfo(magnitude.dtype)
+    log_a = magnitude.clamp(min=limits.tiny).log()
+    log_r = torch.zeros_like(log_a[0]) if radii is None else radii.log()
+    log_radius = radius.log()
+    tolerance = 4 * limits.eps * (1 + log_radius.abs()) * max(1.0, 1 / (p - 1))
+    low, high, t = _multiplier_bounds(magnitude, radius, p, radii)
+    for _ in range(_OUTER_STEPS):
+        s, slopes = _shrunk_logarithm(log_a, t - p * log_r, p)
+        terms = p * (s - log_r)
+        gap = terms.logsumexp(dim=1, keepdim=True) / p - log_radius
+        slope = (terms.softmax(dim=1) * slopes).sum(dim=1, keepdim=True)
+        low, high = torch.where(gap > 0, t, low), torch.where(gap > 0, high, t)
+        newton = t - gap / slope
+        step = torch.where((newton >= low) & (newton <= high), newton, (low + high) / 2) - t
+        moving = (gap.abs() > tolerance) & (step != 0)  # never true of a row of NaN
+        if not bool(moving.any()):
+            break
+        t = torch.where(moving, t + step, t)
+    v = torch.where(magnitude > 0, s.exp(), torch.zeros_like(s))
+    return v * (radius / lp.value(v, p, radii)[:, None])
+
+
+def _shrunk_logarithm(log_a: Tensor, offset: Tensor, p: float) -> tuple[Tensor, Tensor]:
+    """s with s + softplus(offset + (p-2) s) = log_a, and ds/doffset; from the right, see above."""
+    s = torch.minimum(log_a, (log_a - offset) / (p - 1))
+    for _ in range(1 if p == 2 else _INNER_STEPS):
+        z = offset + (p - 2) * s
+        s = s - (s + softplus(z) - log_a) / (1 + (p - 2) * z.sigmoid())
+    weight = (offset + (p - 2) * s).sigmoid()
+    return s, -weight / (1 + (p - 2) * weight)
+
+
+def _multiplier_bounds(
+    magnitude: Tensor, radius: Tensor, p: float, radii: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Bounds of t, from m radius^(p-1) = ||a - v||_dual, and the t of shrinking a radially."""
+    reach = None if radii is None else 1 / radii
+    thinnest = 0.0 if radii is None else 2 * float(radii.min().log())
+    log_radius = radius.log()
+    size = lp.value(magnitude, p, radii)[:, None]
+    dual_size = lp.value(magnitude, lp.conjugate(p), reach)[:, None]
+    low = (size - radius).log() + thinnest - math.log(magnitude.shape[1]) / p
+    low = low - (p - 1) * log_radius - math.log(2)
+    high = dual_size.log() - (p - 1) * log_radius + math.log(2)
+    energy = 2 * lp.value(magnitude, 2)[:, None].log()
+    start = (1 - radius / size).log() - size.log() + energy - (p - 1) * log_radius
+    return low, high, torch.minimum(torch.maximum(start, low), high)
