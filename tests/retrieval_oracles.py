@@ -1,5 +1,9 @@
-"""The losses written out densely, slow and obvious, for the fast ones to be held against."""
+"""Losses and ranks written out, slow and obvious, for the fast ones to be held against."""
 
+import itertools
+from typing import Any
+
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -70,3 +74,30 @@ def _query_loss(
         easier = negatives < positive
         return hinges[easier].max() if easier.any() else hinges.new_zeros(())
     raise ValueError(mining)
+
+
+def published_ranks(images: np.ndarray, captions: np.ndarray, each: int = 5) -> tuple[Any, Any]:
+    """Ranks from 0 by one argsort a query, ``each`` captions an image, as is common in print."""
+    from_images = np.zeros(len(images))
+    for i, image in enumerate(images):
+        order = np.argsort(captions @ image)[::-1]
+        places = [np.where(order == j)[0][0] for j in range(each * i, each * i + each)]
+        from_images[i] = min(places)
+    from_captions = np.zeros(len(captions))
+    for j, caption in enumerate(captions):
+        order = np.argsort(images @ caption)[::-1]
+        from_captions[j] = np.where(order == j // each)[0][0]
+    return from_images, from_captions
+
+
+def expected_first_ranks(scores: np.ndarray, right: np.ndarray) -> list[list[int]]:
+    """For each query (row) the rank of the first right candidate in every order of all candidates
+    that the scores allow, each order once for every way to get there."""
+    outcomes = []
+    for row, truth in zip(scores, right, strict=True):
+        ranks = []
+        for priority in itertools.permutations(range(len(row))):
+            order = sorted(range(len(row)), key=lambda n: (-row[n], priority[n]))
+            ranks.append(1 + min(place for place, n in enumerate(order) if truth[n]))
+        outcomes.append(ranks)
+    return outcomes

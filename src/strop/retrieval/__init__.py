@@ -6,6 +6,8 @@ from strop.retrieval.losses import (
     contrastive_hinge_loss,
     info_nce_loss,
 )
+from strop.retrieval.metrics import RankedQueries, RetrievalScores, retrieval_metrics
+from strop.retrieval.metrics_stream import RecallDifference, RetrievalMetrics, compare_recall
 from strop.retrieval.mining import (
     MaxOfHinges,
     Mining,
@@ -26,11 +28,17 @@ __all__ = [
     "NegativeQueue",
     "Negatives",
     "OrderViolation",
+    "RankedQueries",
+    "RecallDifference",
+    "RetrievalMetrics",
+    "RetrievalScores",
     "SemiHardHinges",
     "Similarity",
     "SoftmaxHinges",
     "SumOfHinges",
     "TopKHinges",
+    "compare_recall",
     "contrastive_hinge_loss",
     "info_nce_loss",
+    "retrieval_metrics",
 ]
