@@ -1,7 +1,7 @@
 """Two encoders and one space: ``s(i, c) = f(i) . g(c)``.
 
-Thesis section 3.2: ``f(i) = W_f^T phi(i)`` and ``g(c) = W_g^T psi(c)``. Embeddings are returned as they
-are; the similarity, which the model carries by name, scales them to unit length where it should.
+Thesis section 3.2: ``f(i) = W_f^T phi(i)`` and ``g(c) = W_g^T psi(c)``. Embeddings are returned as
+they are; the similarity, carried by name, scales them to unit length where it should.
 
 Index legend: b example, d joint dimension.
 """

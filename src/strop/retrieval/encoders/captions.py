@@ -29,9 +29,18 @@ class Tokens:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def __getitem__(self, rows: Tensor) -> Self:
+        """The captions numbered ``rows`` (on the CPU), cut to the longest of them."""
+        lengths = self.lengths[rows]
+        longest = int(lengths.max()) if len(lengths) else 0
+        return type(self)(self.ids[rows.to(self.ids.device), :longest], lengths)
+
 
 class CaptionEncoder(Protocol):
-    """Captions to vectors (b, ``output_dim``), by way of tokens that can be made ahead of time."""
+    """Captions to vectors (b, ``output_dim``), by way of tokens that can be made ahead of time.
+
+    Whatever ``tokens`` returns has a length, moves by ``.to(device)`` and gives ``tokens[rows]``.
+    """
 
     output_dim: int
 
