@@ -166,7 +166,7 @@ class JointEmbedding(nn.Module):
         digest = hashlib.sha256(json.dumps(self.config(), sort_keys=True).encode())
         for name, tensor in sorted(self.state_dict().items()):
             digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+            digest.update(tensor.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
         return digest.hexdigest()[:16]
 
 
