@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, cast
 
 import torch
 from torch import Tensor
@@ -57,7 +57,7 @@ class EmbeddingIndex:
         names: Sequence[str],
         *,
         model_fingerprint: str,
-        similarity: SimilarityName,
+        similarity: str,
         engine: Engine,
         holds: Holds,
         root: Path | None,
@@ -73,11 +73,11 @@ class EmbeddingIndex:
         self.embeddings = prepared
         self.names = list(names)
         self.model_fingerprint = model_fingerprint
-        self.similarity: SimilarityName = similarity
+        self.similarity = similarity
         self.engine = engine
         self.holds: Holds = holds
         self.root = root
-        self._score = similarity_from_name(similarity)
+        self._score = similarity_from_name(cast(SimilarityName, similarity))
         self._searcher = searcher or self._new_searcher()
 
     @classmethod
@@ -87,7 +87,7 @@ class EmbeddingIndex:
         names: Iterable[str | Path],
         *,
         model_fingerprint: str,
-        similarity: SimilarityName = "cosine",
+        similarity: str = "cosine",
         engine: Engine | EngineName = "exact",
         holds: Holds = "images",
         root: str | Path | None = None,
