@@ -24,7 +24,7 @@ def build_images(described: dict[str, Any]) -> ImageEncoder:
                 widths=tuple(arguments["widths"]), dropout=arguments["dropout"]
             )
         case "SmallConvNet":
-            return SmallConvNet(widths=tuple(arguments["widths"]), dropout=arguments["dropout"])
+            return SmallConvNet(**arguments | {"widths": tuple(arguments["widths"])})
         case other:
             raise InputError(f"this version of strop has no image encoder {other!r}")
 

@@ -59,17 +59,23 @@ class SmallConvNet(nn.Module):
 
     One stage for each width; every stage halves the picture, so two cores do thousands of small
     pictures a second. What is left is pooled to a 2 x 2 grid, which keeps where things are.
+    ``image_size`` is the side of the pictures it is trained on, for those who bring others to it.
 
-    >>> SmallConvNet(widths=(8, 16))(torch.zeros(3, 3, 32, 32, dtype=torch.uint8)).shape
+    >>> SmallConvNet(image_size=32, widths=(8, 16))(torch.zeros(3, 3, 32, 32)).shape
     torch.Size([3, 64])
     """
 
     GRID = 2
 
     def __init__(
-        self, *, widths: tuple[int, ...] = (32, 64, 128, 256), dropout: float = 0.0
+        self,
+        *,
+        image_size: int,
+        widths: tuple[int, ...] = (32, 64, 128, 256),
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        self.image_size = image_size
         self.widths = tuple(widths)
         self.output_dim = self.widths[-1] * self.GRID**2
         stages = [
@@ -90,7 +96,11 @@ class SmallConvNet(nn.Module):
         return self.dropout(F.adaptive_avg_pool2d(maps, self.GRID).flatten(1))
 
     def config(self) -> dict[str, Any]:
-        return {"widths": list(self.widths), "dropout": self.dropout.p}
+        return {
+            "image_size": self.image_size,
+            "widths": list(self.widths),
+            "dropout": self.dropout.p,
+        }
 
 
 class _Stage(nn.Module):
