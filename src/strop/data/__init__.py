@@ -1,5 +1,6 @@
 """Data: what is read, made or fetched before anything is trained."""
 
+from strop.data.captions import ImageCaptions
 from strop.data.classification import ImageFiles, Indexed, LabelledImages, to_unit_interval
 from strop.data.classification_changes import (
     corrupt_labels,
@@ -9,6 +10,8 @@ from strop.data.classification_changes import (
     subset,
 )
 from strop.data.classification_door import ImageFormat, read_images, recognise_images
+from strop.data.emoji import Emoji, emoji_table, load_emoji
+from strop.data.images import Images, TensorImages
 from strop.data.sources import (
     Fetched,
     Verification,
@@ -30,13 +33,17 @@ from strop.data.synthetic import (
     separable_gaussian,
     teacher_points,
 )
+from strop.data.vocabulary import Vocabulary, tokenize
 
 __all__ = [
     "Blobs",
     "Download",
+    "Emoji",
     "Fetched",
+    "ImageCaptions",
     "ImageFiles",
     "ImageFormat",
+    "Images",
     "Indexed",
     "LabelledImages",
     "LabelledPoints",
@@ -46,14 +53,18 @@ __all__ = [
     "SeparableGaussian",
     "Source",
     "TeacherPoints",
+    "TensorImages",
     "Verification",
+    "Vocabulary",
     "blobs",
     "corrupt_labels",
     "data_folders",
     "duplicate",
+    "emoji_table",
     "find_data",
     "get_source",
     "list_sources",
+    "load_emoji",
     "random_features_teacher",
     "read_images",
     "recognise_images",
@@ -63,5 +74,6 @@ __all__ = [
     "subset",
     "teacher_points",
     "to_unit_interval",
+    "tokenize",
     "verify_source",
 ]
