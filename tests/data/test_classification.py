@@ -257,3 +257,15 @@ def test_image_files_are_like_any_sequence() -> None:
     assert len(ImageFiles(paths=())) == 0
     with pytest.raises(IndexError):
         ImageFiles(paths=())[0]
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("change", CHANGES)
+def test_changes_on_another_device_are_the_same_changes(
+    change: Callable[[LabelledImages], LabelledImages],
+) -> None:
+    there, here = change(made().to("cuda")), change(made())
+    assert there.batch([0, 1])[0].device.type == "cuda"
+    assert same(there.to("cpu"), here)
+    assert torch.equal(there[1][0].cpu(), here[1][0])

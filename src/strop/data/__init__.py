@@ -2,6 +2,7 @@
 
 from strop.data.captions import ImageCaptions
 from strop.data.classification import ImageFiles, Indexed, LabelledImages, to_unit_interval
+from strop.data.classification_augment import crop_and_flip
 from strop.data.classification_changes import (
     corrupt_labels,
     duplicate,
@@ -58,6 +59,7 @@ __all__ = [
     "Vocabulary",
     "blobs",
     "corrupt_labels",
+    "crop_and_flip",
     "data_folders",
     "duplicate",
     "emoji_table",

@@ -146,7 +146,7 @@ class LabelledImages(Dataset[tuple[Tensor, int | Tensor]]):
             raise IndexError(f"expected an index below {len(self)}, but came {index}")
         image = to_unit_interval(self.store[int(self.origin[index])])
         label = int(self.labels[index])
-        return image, (self._soft(torch.tensor([label]))[0] if self.smoothing else label)
+        return image, (self._soft(self.labels[index, None])[0] if self.smoothing else label)
 
     def __iter__(self) -> Iterator[tuple[Tensor, int | Tensor]]:
         return (self[index] for index in range(len(self)))
@@ -183,8 +183,18 @@ class LabelledImages(Dataset[tuple[Tensor, int | Tensor]]):
 
     def in_memory(self) -> "LabelledImages":
         """The same examples with their pixels in one tensor, and only the pixels they use."""
+        return self.to(self.labels.device)
+
+    def to(self, device: torch.device | str) -> "LabelledImages":
+        """The same examples in memory, with pixels and labels on ``device``."""
         rows, origin = torch.unique(self.origin, return_inverse=True)
-        return replace(self, store=self._pixels(rows), origin=origin)
+        return replace(
+            self,
+            store=self._pixels(rows).to(device),
+            origin=origin.to(device),
+            labels=self.labels.to(device),
+            true_labels=self.true_labels.to(device),
+        )
 
     def changed(self, step: Step, **fields: Any) -> "LabelledImages":
         """A copy with other fields, and ``step`` added to its record."""

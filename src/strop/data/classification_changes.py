@@ -53,7 +53,8 @@ def sample(
                 f"expected a count that {len(data.class_names)} classes divide evenly, "
                 f"but came {count}; ask for {count - rest}"
             )
-        groups = [(data.labels == label).nonzero()[:, 0] for label in range(len(data.class_names))]
+        labels = data.labels.cpu()
+        groups = [(labels == label).nonzero()[:, 0] for label in range(len(data.class_names))]
         small = min(range(len(groups)), key=lambda label: len(groups[label]))
         if len(groups[small]) < share:
             raise InputError(
@@ -115,10 +116,11 @@ def corrupt_labels(
     chosen = _choose(len(data), round(share * len(data)), generator)
     labels = data.labels.clone()
     if uniform:
-        labels[chosen] = torch.randint(classes, (len(chosen),), generator=generator)
+        drawn = torch.randint(classes, (len(chosen),), generator=generator)
     else:
         shift = torch.randint(1, classes, (len(chosen),), generator=generator)
-        labels[chosen] = (data.true_labels[chosen] + shift) % classes
+        drawn = (data.true_labels[chosen].cpu() + shift) % classes
+    labels[chosen] = drawn.to(labels.device)
     step = {
         "step": "corrupt labels",
         "share": share,
@@ -156,7 +158,7 @@ def _take(data: LabelledImages, index: Tensor, step: dict[str, Any]) -> Labelled
 
 
 def _positions(indices: Tensor | Sequence[int], count: int) -> Tensor:
-    index = torch.as_tensor(indices)
+    index = torch.as_tensor(indices).cpu()
     if index.dtype == torch.bool and index.shape == (count,):
         index = index.nonzero()[:, 0]
     if index.numel() == 0:
@@ -190,4 +192,4 @@ def _seeded(generator: torch.Generator) -> dict[str, int]:
 
 
 def _digest(values: Tensor) -> str:
-    return hashlib.sha256(values.numpy().astype("<i8").tobytes()).hexdigest()
+    return hashlib.sha256(values.cpu().numpy().astype("<i8").tobytes()).hexdigest()
