@@ -14,7 +14,9 @@ from strop.models import (
     WideResNet,
     cifar_resnet,
     load_classifier,
+    load_weights,
     mlp,
+    read_weights,
     resnet18,
     save_classifier,
     small_cnn,
@@ -121,3 +123,71 @@ def test_a_network_that_cannot_be_described_is_not_written(tmp_path: Path) -> No
         with pytest.raises(InputError, match="expected"):
             save_classifier(tmp_path / "model.safetensors", network)
     assert list(tmp_path.iterdir()) == []
+
+
+class Attack:
+    """Unpickled by a careless reader, this writes a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Path.touch, (self.mark,)
+
+
+def test_a_pytorch_file_that_would_run_something_is_refused(tmp_path: Path) -> None:
+    path, mark = tmp_path / "model.pt", tmp_path / "mark"
+    torch.save({"weight": torch.ones(1), "extra": Attack(mark)}, path)
+    with pytest.raises(InputError, match=r"expected tensors alone .*model\.pt") as caught:
+        read_weights(path)
+    assert "\n" not in str(caught.value)
+    assert not mark.exists()
+    torch.load(path, weights_only=False)
+    assert mark.exists(), "the attack is a real one"
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda state: state,
+        lambda state: {"state_dict": state, "epoch": 3},
+        lambda state: {f"module.{name}": value for name, value in state.items()},
+        lambda state: {"net": {f"module.{name}": value for name, value in state.items()}},
+    ],
+)
+def test_checkpoints_as_scripts_write_them_are_read(
+    tmp_path: Path, wrap: Callable[[dict[str, torch.Tensor]], object]
+) -> None:
+    there, here = cifar_resnet(8).eval(), cifar_resnet(8).eval()
+    torch.save(wrap(there.state_dict()), tmp_path / "model.pth")
+    load_weights(here, read_weights(tmp_path / "model.pth"), source="model.pth")
+    inputs = torch.rand(2, 3, 8, 8)
+    assert torch.equal(here(inputs), there(inputs))
+
+
+def test_weights_are_read_from_safetensors_too(tmp_path: Path) -> None:
+    save_file({"weight": torch.ones(1, 2)}, tmp_path / "model.safetensors")
+    network = nn.Linear(2, 1, bias=False)
+    load_weights(network, read_weights(tmp_path / "model.safetensors"), source="model.safetensors")
+    assert network.weight.tolist() == [[1, 1]]
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ([torch.ones(1)], "a state_dict.*list"),
+        ({}, "without anything"),
+        ({"weight": torch.ones(1), "epoch": 3}, "'epoch' is int"),
+    ],
+)
+def test_pytorch_files_of_something_else_are_named(
+    tmp_path: Path, content: object, complaint: str
+) -> None:
+    torch.save(content, tmp_path / "model.pt")
+    with pytest.raises(InputError, match=complaint):
+        read_weights(tmp_path / "model.pt")
+    (tmp_path / "model.pt").write_bytes(b"nothing of the kind")
+    with pytest.raises(InputError, match="expected tensors alone"):
+        read_weights(tmp_path / "model.pt")
+    with pytest.raises(InputError, match="no such file"):
+        read_weights(tmp_path / "absent.pt")

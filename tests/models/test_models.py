@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from strop.data import random_features_teacher, teacher_points
 from strop.models import (
     Normalize,
     RandomFeatures,
@@ -168,6 +169,21 @@ def test_random_features_are_of_unit_norm_and_fixed() -> None:
     assert torch.equal(model(points), expected)
     assert parameters(model) == 20
     assert "features" in model.state_dict()
+
+
+def test_a_student_of_enough_features_learns_its_teacher() -> None:
+    """Overparametrised four times (thesis section 4.4.2), it fits every label."""
+    generator = torch.Generator().manual_seed(0)
+    teacher = random_features_teacher(dimension=20, features=30, generator=generator)
+    data = teacher_points(teacher, count=50, generator=generator)
+    model = RandomFeatures(inputs=20, hidden=200, generator=generator)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    for _ in range(300):
+        loss = nn.functional.softplus(-data.signs * model(data.points)[:, 0]).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    assert torch.equal(model(data.points)[:, 0].sign(), data.signs)
 
 
 def test_normalize_follows_the_device_but_not_the_state() -> None:

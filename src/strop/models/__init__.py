@@ -4,12 +4,12 @@ from strop.models.classifier import (
     Classifier,
     describe_network,
     load_classifier,
-    load_weights,
     save_classifier,
 )
 from strop.models.layers import Normalize, initialise
 from strop.models.resnet import ResNet, cifar_resnet, resnet18
 from strop.models.small import RandomFeatures, describe_sequential, mlp, sequential, small_cnn
+from strop.models.weights import load_weights, read_weights
 from strop.models.wide_resnet import WideResNet
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "load_classifier",
     "load_weights",
     "mlp",
+    "read_weights",
     "resnet18",
     "save_classifier",
     "sequential",

@@ -3,22 +3,19 @@
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from strop.models.layers import Normalisation, Normalize
 from strop.models.resnet import ResNet, Shortcut, cifar_resnet, resnet18
 from strop.models.small import describe_sequential, sequential
+from strop.models.weights import load_weights, read_safetensors, some
 from strop.models.wide_resnet import WideResNet
 from strop.support import InputError, writing
-
-NAMED_KEYS = 5
-"""So many wrong keys an error lists; the rest it counts."""
 
 
 class Classifier(nn.Module):
@@ -52,7 +49,7 @@ def load_classifier(path: str | os.PathLike[str]) -> Classifier:
     classes and of channels are those of the weights. Nothing in the file is run.
     """
     path = Path(path).expanduser()
-    metadata, weights = _read(path)
+    metadata, weights = read_safetensors(path)
     network = _build(metadata, weights, path)
     load_weights(network, weights, source=path)
     return Classifier(network, normalize=_normalize(metadata, path), metadata=metadata).eval()
@@ -112,58 +109,12 @@ def describe_network(network: nn.Module) -> dict[str, str]:
     )
 
 
-def load_weights(network: nn.Module, weights: Mapping[str, Tensor], *, source: Path) -> None:
-    """Copy ``weights`` into ``network``; the error names every kind of misfit at once."""
-    expected = {
-        name: tuple(tensor.shape)
-        for name, tensor in network.state_dict().items()
-        if not name.endswith("num_batches_tracked")
-    }
-    came = {
-        name: tuple(tensor.shape)
-        for name, tensor in weights.items()
-        if not name.endswith("num_batches_tracked")
-    }
-    missing = [name for name in expected if name not in came]
-    surplus = [name for name in came if name not in expected]
-    reshaped = [
-        f"{name} {came[name]} instead of {expected[name]}"
-        for name in expected
-        if name in came and came[name] != expected[name]
-    ]
-    complaints = [
-        f"{what} {_some(names)}"
-        for what, names in (("lacks", missing), ("also has", surplus), ("has", reshaped))
-        if names
-    ]
-    if complaints:
-        raise InputError(
-            f"expected the weights of the network that {source} names, but the file "
-            f"{', '.join(complaints)}; check the metadata (architecture, shortcut, normalisation)"
-        )
-    network.load_state_dict(dict(weights), strict=False)
-
-
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    if not path.is_file():
-        raise InputError(f"expected a safetensors file at {path}, but there is no such file")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            return dict(metadata), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise InputError(
-            f"expected a safetensors file in {path}, but it cannot be read as one ({error}); "
-            "weights in other formats can be written so with safetensors.torch.save_file"
-        ) from error
-
-
 def _build(metadata: Mapping[str, str], weights: Mapping[str, Tensor], path: Path) -> nn.Module:
     if "architecture" not in metadata:
         raise InputError(
             f"expected the metadata of {path} to name its 'architecture', "
             f"but they have {', '.join(sorted(metadata)) or 'nothing'}; "
-            "build the network yourself and use its load_state_dict"
+            "build the network yourself and use read_weights and load_weights"
         )
     text = metadata["architecture"].strip()
     if "resnet" not in text:
@@ -200,7 +151,7 @@ def _ends(weights: Mapping[str, Tensor], path: Path) -> tuple[int, int]:
     if first is None or first.ndim != 4 or last is None or last.ndim != 2:
         raise InputError(
             f"expected the convolution 'conv1.weight' and the matrix 'fc.weight' in {path}, "
-            f"but it has {_some(list(weights)) or 'no weights'}"
+            f"but it has {some(list(weights)) or 'no weights'}"
         )
     return last.shape[0], first.shape[1]
 
@@ -227,8 +178,3 @@ def _normalize(metadata: Mapping[str, str], path: Path) -> Normalize | None:
             f"expected 'mean' and 'std' in the metadata of {path} as JSON lists of numbers, or "
             f"both null, but came {metadata.get('mean')!r} and {metadata.get('std')!r}"
         ) from error
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - NAMED_KEYS
-    return ", ".join(names[:NAMED_KEYS]) + (f" and {rest} more" if rest > 0 else "")
