@@ -113,6 +113,16 @@ def test_idx_is_read_to_the_pixel(tmp_path: Path, compressed: bool, under: str) 
     )
 
 
+def test_a_known_name_is_found_in_the_data_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_cifar10(tmp_path / "cifar-10-batches-bin", binary=True)
+    monkeypatch.setenv("STROP_DATA", str(tmp_path))
+    data = read_images("cifar10", split="test")
+    assert len(data) == 4
+    assert data.record[0]["path"] == (tmp_path / "cifar-10-batches-bin").as_posix()
+
+
 def test_fashion_has_the_names_of_garments(tmp_path: Path) -> None:
     write_mnist(tmp_path / "FashionMNIST")
     assert read_images(tmp_path / "FashionMNIST").class_names[9] == "Ankle boot"
@@ -329,7 +339,7 @@ def test_a_label_beyond_the_classes_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prepare", "complaint"),
     [
-        (lambda path: None, "no such folder.*strop data get"),
+        (lambda path: None, "found neither; check the name"),
         (lambda path: path.write_bytes(b"x"), "is a file; give the folder"),
         (lambda path: path.mkdir(), "neither IDX nor CIFAR"),
         (lambda path: (path / "train" / "cats").mkdir(parents=True), "neither IDX nor CIFAR"),

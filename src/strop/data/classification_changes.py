@@ -98,7 +98,7 @@ def corrupt_labels(
     The new label is drawn evenly from the classes that differ from the true one, so the share of
     wrong labels is exact. With ``uniform`` it is drawn from all classes, the true one included,
     and about 1/k of the chosen examples keep the right label. ``data.corrupted`` tells which are
-    wrong. Thesis section 4.4.1 corrupts 10 %.
+    wrong. Thesis section 4.4.1 corrupts 10 %; its published code has ``share=0.2, uniform=True``.
 
     >>> pixels = torch.zeros(10, 1, 2, 2, dtype=torch.uint8)
     >>> labels = torch.zeros(10, dtype=torch.long)

@@ -17,6 +17,7 @@ from strop.data.classification_formats import (
     read_image_classes,
     read_pickled_table,
 )
+from strop.data.sources import find_data
 from strop.support import InputError
 
 DIGITS = tuple("0123456789")
@@ -48,16 +49,11 @@ class ImageFormat(Enum):
 
 def recognise_images(path: str | os.PathLike[str]) -> ImageFormat:
     """The format of the data set in a folder, by the names of its files."""
-    folder = Path(path).expanduser()
+    folder = find_data(path)
     if folder.is_file():
         raise InputError(
             f"expected the folder of a data set, but {folder} is a file; "
             "give the folder that holds it, unpacked if it is an archive"
-        )
-    if not folder.is_dir():
-        raise InputError(
-            f"expected the folder of a data set at {folder}, but there is no such folder; "
-            "check the path, or bring the data with `strop data get`"
         )
     names = {entry.name for entry in folder.iterdir() if entry.is_file()}
     batches = {*CIFAR10_BATCHES["train"], *CIFAR10_BATCHES["test"]}
@@ -90,13 +86,13 @@ def read_images(
     ``record`` and ``repr``.
 
     Args:
-        path: the folder.
+        path: the folder, or the name of a known data set (see :func:`~strop.data.find_data`).
         split: ``"train"`` or ``"test"``; for folders of images the name of the split's folder.
         coarse: CIFAR-100 only: its 20 superclasses instead of its 100 classes.
         size: folders of images only: see :class:`~strop.data.ImageFiles`.
         mode: folders of images only: ``"RGB"`` or ``"L"`` (grey).
     """
-    folder = Path(path).expanduser()
+    folder = find_data(path)
     kind = recognise_images(folder)
     if coarse and kind not in (ImageFormat.CIFAR100_BINARY, ImageFormat.CIFAR100_PYTHON):
         raise InputError(f"coarse labels are of CIFAR-100, but {folder} holds {kind.value}")

@@ -117,6 +117,9 @@ def random_features_teacher(
 ) -> RandomFeaturesTeacher:
     """A teacher with ``features`` hidden units on inputs in R^d; see the class.
 
+    The features are of unit norm as the thesis says; its published code left them unscaled, which
+    makes the output larger and so the bias matter less.
+
     >>> teacher = random_features_teacher(dimension=4, features=3, generator=torch.Generator())
     >>> torch.allclose(teacher.features.norm(dim=0), torch.ones(3))
     True
