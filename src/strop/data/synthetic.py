@@ -144,7 +144,7 @@ def teacher_points(
 ) -> TeacherPoints:
     """x_i ~ N(0, I) labelled by a teacher, some of them repeated.
 
-    With ``duplicates`` = 0.1, 0.5 or 0.9 (thesis section 4.4.3, figure 4.6), ``duplicated_points``
+    With ``duplicates`` = 0.1, 0.5 or 0.9 (thesis section 4.4.3, figure 4.8), ``duplicated_points``
     points are repeated equally until they make up that share of the ``count`` points; the others
     are all different. All copies of a point share their ``origin``.
 
