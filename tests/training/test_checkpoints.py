@@ -265,7 +265,7 @@ def test_a_run_that_fills_the_disk_can_be_resumed(small_disk: Path) -> None:
         train(resume=False, fill=True)
     filler.unlink()
     names = {file.name for file in (small_disk / "run").iterdir()}
-    assert names == {"settings.json", "records.jsonl", "last.safetensors"}
+    assert names == {"settings.json", "records.jsonl", "last.safetensors", ".lock"}
     resumed = train(resume=True, fill=False)
     uninterrupted = train(resume=False, fill=False, folder="other")
     assert same(resumed, uninterrupted)

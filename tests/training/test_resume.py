@@ -53,7 +53,7 @@ def assert_same_run(folder: Path, uninterrupted: Path) -> None:
     assert torch.equal(first["random"][0]["torch"], second["random"][0]["torch"])
     records = (folder / "records.jsonl", uninterrupted / "records.jsonl")
     assert without_times(records[0]) == without_times(records[1])
-    left = {file.name for file in folder.iterdir()} - {"killed"}
+    left = {file.name for file in folder.iterdir()} - {"killed", ".lock"}
     assert left == {"settings.json", "records.jsonl", "last.safetensors", "best.safetensors"}
 
 

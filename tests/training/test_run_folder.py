@@ -1,7 +1,9 @@
 """A run's folder says how the run came to be, and guards it."""
 
 import json
+import multiprocessing
 import platform
+import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,8 @@ import torch
 
 import strop
 from strop.support import InputError
-from strop.training import LoopSettings, load_settings, open_run
+from strop.training import LoopSettings, RunFolder, load_settings, open_run
+from strop.training.run_folder import occupied
 
 
 @dataclass(frozen=True)
@@ -117,8 +120,32 @@ def test_resuming_sweeps_away_what_a_killed_process_was_writing(tmp_path: Path) 
     open_run(tmp_path, settings=Settings(), seed=0)
     for name in (".last.safetensors.x8fj2.partial.safetensors", ".tmpbFB1MN"):
         (tmp_path / name).write_text("half")
-    open_run(tmp_path, settings=Settings(), seed=0, resume=True)
-    assert [file.name for file in tmp_path.iterdir()] == ["settings.json"]
+    with occupied(open_run(tmp_path, settings=Settings(), seed=0, resume=True)):
+        assert {file.name for file in tmp_path.iterdir()} == {"settings.json", ".lock"}
+
+
+def hold(run: RunFolder, held: Any) -> None:
+    with occupied(run):
+        held.set()
+        time.sleep(60)
+
+
+def test_a_second_process_is_kept_out_until_the_first_ends_however_it_ends(tmp_path: Path) -> None:
+    run = open_run(tmp_path, settings=Settings(), seed=0)
+    context = multiprocessing.get_context("fork")
+    held = context.Event()
+    child = context.Process(target=hold, args=(run, held))
+    child.start()
+    assert held.wait(10)
+    partial = tmp_path / ".last.safetensors.x8fj2.partial.safetensors"
+    partial.write_text("being written by the first")
+    with pytest.raises(InputError, match="another process is training in"), occupied(run):
+        pass
+    assert partial.exists()
+    child.kill()
+    child.join()
+    with occupied(run):
+        assert not partial.exists()
 
 
 def test_resume_and_overwrite_exclude_each_other(tmp_path: Path) -> None:

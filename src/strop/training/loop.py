@@ -22,7 +22,7 @@ from strop.training.measuring import measuring
 from strop.training.progress import Progress, ProgressStyle, choose_progress
 from strop.training.records import Records, Tracker
 from strop.training.resume import Stateful, resume_run, save_run
-from strop.training.run_folder import RunFolder
+from strop.training.run_folder import RunFolder, occupied
 from strop.training.schedules import CONSTANT, Schedule
 from strop.training.settings import LoopSettings
 from strop.training.state import Best, FitResult, TrainingState
@@ -84,13 +84,14 @@ def fit(
         run=run,
         display=choose_progress(progress if first else "quiet"),
     )
-    loop.start(trackers if first else ())
-    try:
-        with catch_interrupts() as loop.interrupt:
-            loop.train(EpochSource(batches, seed=settings.seed))
-    finally:
-        loop.display.stop()
-        loop.records.close()
+    source = EpochSource(batches, seed=settings.seed)
+    with occupied(run), catch_interrupts() as loop.interrupt:
+        try:
+            loop.start(trackers if first else ())
+            loop.train(source)
+        finally:
+            loop.display.stop()
+            loop.records.close()
     if loop.interrupt.name is not None:
         raise TrainingInterrupted(f"{loop.interrupt.name} came as the run ended; it is complete")
     state = loop.state
@@ -122,7 +123,9 @@ class _Loop:
     def start(self, trackers: Sequence[Tracker]) -> None:
         """Begin at the beginning, or where the last checkpoint is."""
         run, length = self.run, 0
-        distributed.broadcast_model(self.state.model)
+        for module in (self.update.model, self.update.loss_fn):
+            if isinstance(module, nn.Module):
+                distributed.broadcast_model(module)
         self.state.model.train()
         if run is not None and run.resume and run.last.exists():
             length = resume_run(run, settings=self.settings, state=self.state, parts=self.parts())

@@ -71,22 +71,21 @@ class Bars(Progress):
     """One bar over all epochs with the loss, the learning rate, the metric and the time left."""
 
     def __init__(self, stream: Any) -> None:
-        self.stream = stream
-
-    def start(self, state: TrainingState, *, epochs: int, total: int | None) -> None:
         from rich import progress
         from rich.console import Console
 
-        super().start(state, epochs=epochs, total=total)
         self.bar = progress.Progress(
             progress.TextColumn("{task.description}"),
             progress.BarColumn(),
             progress.TextColumn("{task.fields[values]}"),
             progress.TimeElapsedColumn(),
             progress.TimeRemainingColumn(),
-            console=Console(file=self.stream),
+            console=Console(file=stream),
         )
         self.task = self.bar.add_task("", total=None, values="")
+
+    def start(self, state: TrainingState, *, epochs: int, total: int | None) -> None:
+        super().start(state, epochs=epochs, total=total)
         self._show(state)
         self.bar.start()
 

@@ -5,10 +5,11 @@ import platform
 import shlex
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import torch
@@ -23,9 +24,15 @@ from strop.support import (
 )
 from strop.training.distributed import from_first_rank
 
+try:
+    import fcntl
+except ImportError:  # not a POSIX system
+    fcntl = None  # type: ignore[assignment]
+
 T = TypeVar("T")
 SETTINGS, RECORDS = "settings.json", "records.jsonl"
 LAST, BEST = "last.safetensors", "best.safetensors"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -90,7 +97,6 @@ def _open(path: Path, settings: dict[str, Any], seed: int, resume: bool, over: b
     if not resume:
         for old in files:
             old.unlink(missing_ok=True)
-    _remove_partial_files(path)
     if not file.exists():
         write_json(file, {**describe_run(settings, seed=seed), "id": identity})
     return run
@@ -152,8 +158,30 @@ def _refuse_difference(path: Path, before: Any, settings: dict[str, Any], seed: 
         )
 
 
-def _remove_partial_files(path: Path) -> None:
-    """Files that a killed process was still writing beside their place (ours, and safetensors')."""
-    for pattern in (".*.partial*", ".tmp??????"):
+@contextmanager
+def occupied(run: RunFolder | None) -> Iterator[None]:
+    """Keep other runs out of the folder, and sweep away what a killed one was still writing."""
+    if run is None:
+        yield
+        return
+    lock = (run.path / LOCK).open("wb")
+    try:
+        from_first_rank(lambda: _take(lock, run.path))
+        yield
+    finally:
+        lock.close()
+
+
+def _take(lock: BinaryIO, path: Path) -> None:
+    # A lock of the process, not of the open file: the workers of a killed run do not inherit it,
+    # and the system frees it however the process ends. Windows has none, and goes without.
+    if fcntl is not None:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            raise InputError(
+                f"another process is training in {path}: wait for it or stop it"
+            ) from error
+    for pattern in (".*.partial*", ".tmp??????"):  # of strop.support.writing, and of safetensors
         for partial in path.glob(pattern):
             partial.unlink(missing_ok=True)
