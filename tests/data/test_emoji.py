@@ -80,7 +80,7 @@ def test_galleries_tell_every_picture_and_every_name_apart(split, part, size):
 @pytest.mark.parametrize("split", STORED)
 def test_nothing_of_training_is_held_out(split):
     codes = [
-        set(load_emoji(split=split, part=part, size=1).fields["code"])
+        set(load_emoji(split=split, part=part, size=1).fields["concept"])
         for part in ("train", "validation", "test")
     ]
     assert sum(map(len, codes)) == len(set.union(*codes)) == 3786

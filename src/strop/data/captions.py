@@ -23,7 +23,8 @@ class ImageCaptions:
     names: one per image, each once: a file name, an identifier.
     captions: the texts, in any order.
     image_of_caption: long (M,), the image of each caption.
-    fields: further facts, one text per image each, such as ``{"group": ("Flags", ...)}``.
+    fields: further facts, one text per image each, such as ``{"group": ("Flags", ...)}``; images
+        that share their ``"concept"`` show the same thing and are no negatives of one another.
     source: where the data come from, in words, for :meth:`describe`.
 
     >>> data = ImageCaptions(

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from os import PathLike
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -144,21 +145,34 @@ class Vocabulary:
         """The tokens of encoded numbers, without padding, start and end."""
         return [self.tokens[at] for at in numbers if at not in (PAD, START, END)]
 
+    @property
+    def pad(self) -> int:
+        """The number that fills short captions up."""
+        return PAD
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain JSON values."""
+        words = list(self.tokens[len(SPECIAL) :])
+        return {"format": _FORMAT, "min_count": self.min_count, "tokens": words}
+
+    @classmethod
+    def from_dict(cls, stored: Any, *, source: str = "the configuration") -> "Vocabulary":
+        """What :meth:`to_dict` gave; ``source`` names the file in an error."""
+        if not isinstance(stored, dict) or stored.get("format") != _FORMAT:
+            raise InputError(
+                f"expected a vocabulary written by strop ({_FORMAT!r}) in {source}, but it holds "
+                f"something else; build the vocabulary again from training captions"
+            )
+        return cls(tokens=(*SPECIAL, *stored["tokens"]), min_count=stored["min_count"])
+
     def save(self, path: str | PathLike[str]) -> None:
         """Write it as JSON."""
-        words = list(self.tokens[len(SPECIAL) :])
-        write_json(path, {"format": _FORMAT, "min_count": self.min_count, "tokens": words})
+        write_json(path, self.to_dict())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> "Vocabulary":
         """Read what :meth:`save` wrote."""
-        stored = read_json(path, what="vocabulary")
-        if not isinstance(stored, dict) or stored.get("format") != _FORMAT:
-            raise InputError(
-                f"expected a vocabulary written by Vocabulary.save ({_FORMAT!r}) in {path}, but "
-                f"the file is something else; build the vocabulary again from training captions"
-            )
-        return cls(tokens=(*SPECIAL, *stored["tokens"]), min_count=stored["min_count"])
+        return cls.from_dict(read_json(path, what="vocabulary"), source=str(path))
 
 
 _FORMAT = "strop vocabulary 1"

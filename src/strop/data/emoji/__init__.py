@@ -155,7 +155,7 @@ def load_emoji(
         image_of_caption=torch.tensor(owners),
         fields={
             "drawing": tuple(drawing for drawing, _ in rows),
-            "code": tuple(table[at].code for _, at in rows),
+            "concept": tuple(table[at].code for _, at in rows),
             "character": tuple(table[at].character for _, at in rows),
             "group": tuple(table[at].group for _, at in rows),
             "subgroup": tuple(table[at].subgroup for _, at in rows),
