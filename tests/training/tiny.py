@@ -74,7 +74,9 @@ def in_batch_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     images, texts = (gather_with_gradient(e) for e in embed(model, batch))
     similarity = images @ texts.t()
     cost = (0.2 + similarity - similarity.diag()[:, None]).clamp(min=0)
-    return cost.masked_fill(torch.eye(len(cost), dtype=torch.bool), 0).sum() / len(cost)
+    return cost.masked_fill(
+        torch.eye(len(cost), dtype=torch.bool, device=cost.device), 0
+    ).sum() / len(cost)
 
 
 def embed(model: nn.Module, batch: tuple[Tensor, Tensor]) -> list[Tensor]:
