@@ -7,7 +7,7 @@ does not wait for torch.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.1.0"
+from strop.version import __version__
 
 _HOME = {
     "Lp": "strop.geometry",

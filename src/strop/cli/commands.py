@@ -23,4 +23,15 @@ class Group:
     commands: dict[str, Command]
 
 
-COMMANDS: dict[str, Command | Group] = {}
+COMMANDS: dict[str, Command | Group] = {
+    "data": Group(
+        "Data sets known by name.",
+        {
+            "list": Command("which are known, and which are here", "strop.cli.data:ListData"),
+            "get": Command("bring one from its official source", "strop.cli.data:GetData"),
+            "verify": Command(
+                "compare its files with the published ones", "strop.cli.data:VerifyData"
+            ),
+        },
+    ),
+}

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from strop import __version__
 from strop.cli.commands import COMMANDS, Command, Group
 from strop.support import StropError
+from strop.version import __version__
 
 INTERRUPTED = 130
 

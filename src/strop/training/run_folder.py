@@ -14,7 +14,6 @@ from typing import Any, BinaryIO, TypeVar
 import numpy as np
 import torch
 
-import strop
 from strop.support import (
     InputError,
     read_json,
@@ -23,6 +22,7 @@ from strop.support import (
     write_json,
 )
 from strop.training.distributed import from_first_rank
+from strop.version import __version__
 
 try:
     import fcntl
@@ -108,7 +108,7 @@ def describe_run(settings: Mapping[str, Any], *, seed: int) -> dict[str, Any]:
         "settings": dict(settings),
         "seed": seed,
         "versions": {
-            "strop": strop.__version__,
+            "strop": __version__,
             "python": platform.python_version(),
             "torch": torch.__version__,
             "numpy": np.__version__,

@@ -1,0 +1,170 @@
+"""From settings and data to a model and its training pairs."""
+
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from strop.data import ImageCaptions, Images, TensorImages, Vocabulary
+from strop.retrieval.encoders import (
+    BagOfWords,
+    CaptionEncoder,
+    GRUEncoder,
+    ImageEncoder,
+    PrecomputedFeatures,
+    SentenceEncoder,
+    SmallConvNet,
+    load_glove,
+    pretrained_images,
+)
+from strop.retrieval.model import JointEmbedding
+from strop.retrieval.pairs import Pairs, View
+from strop.retrieval.settings import TrainSettings
+from strop.retrieval.views import augment, random_crop
+from strop.support import InputError
+
+LARGEST_SMALL = 96  # pixels: up to here a small network trained from scratch is the better start
+RESIDENT_BYTES = 4 * 2**30  # images up to this size are kept on the device of the model
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A model, and the pairs to train it on."""
+
+    model: JointEmbedding
+    pairs: Pairs
+
+
+def assemble(
+    data: ImageCaptions,
+    settings: TrainSettings,
+    *,
+    device: torch.device,
+    start_from: JointEmbedding | None = None,
+) -> Assembly:
+    """Build what the settings ask for, with a vocabulary of the training captions alone."""
+    if not len(data.captions):
+        raise InputError(f"there is nothing to train on: {data.describe()}")
+    model = start_from or JointEmbedding(
+        _image_encoder(data.images, settings),
+        _caption_encoder(data.captions, settings),
+        settings.embedding_dim,
+        project_captions=settings.project_captions or settings.caption_encoder != "gru",
+        similarity=settings.similarity,
+    )
+    if start_from is not None:
+        _tune(model, settings)
+    model.to(device)
+    return Assembly(model, _pairs(data, model, settings, device))
+
+
+def _image_encoder(images: Images, settings: TrainSettings) -> ImageEncoder:
+    sample = images[0]
+    if sample.ndim == 1:
+        if settings.image_encoder != "auto":
+            raise InputError(
+                f"the data hold {images.describe()}, which no {settings.image_encoder!r} can read: "
+                "leave image_encoder at 'auto', or give pictures"
+            )
+        return PrecomputedFeatures(widths=(len(sample),), dropout=settings.image_dropout)
+    if settings.image_encoder != "auto":
+        return pretrained_images(settings.image_encoder, frozen=not settings.finetune_images)
+    side = sample.shape[-1]
+    if sample.shape[-2] != side or side > LARGEST_SMALL:
+        raise InputError(
+            f"{images.describe()} are too large for the small network that 'auto' trains from "
+            f"scratch (up to {LARGEST_SMALL} pixels): choose a pretrained one, such as "
+            "--image-encoder timm:resnet50, or read the pictures at a smaller size"
+        )
+    return SmallConvNet(image_size=side, dropout=settings.image_dropout)
+
+
+def _caption_encoder(captions: tuple[str, ...], settings: TrainSettings) -> CaptionEncoder:
+    name = settings.caption_encoder
+    if name not in ("gru", "bag-of-words"):
+        if not name.startswith("transformers:"):
+            raise InputError(
+                f"expected caption_encoder to be gru, bag-of-words or transformers:NAME, "
+                f"but it is {name!r}"
+            )
+        return SentenceEncoder.from_pretrained(
+            name.removeprefix("transformers:"), frozen=not settings.finetune_captions
+        )
+    vocabulary = Vocabulary.build(captions, min_count=settings.min_count)
+    vectors = None
+    if settings.glove is not None:
+        vectors, _ = load_glove(settings.glove, vocabulary)
+    if name == "bag-of-words":
+        return BagOfWords(
+            vocabulary,
+            word_dim=settings.word_dim,
+            dropout=settings.word_dropout,
+            word_vectors=vectors,
+        )
+    return GRUEncoder(
+        vocabulary,
+        word_dim=settings.word_dim,
+        hidden_dim=settings.hidden_dim,
+        bidirectional=settings.bidirectional,
+        pool=settings.pool,
+        dropout=settings.word_dropout,
+        word_vectors=vectors,
+    )
+
+
+def _tune(model: JointEmbedding, settings: TrainSettings) -> None:
+    """Let a pretrained image network learn, as the second stage of the thesis's training does."""
+    tune = getattr(model.image_encoder, "tune", None)
+    if settings.finetune_images and tune is None:
+        raise InputError(
+            f"only a pretrained image network can be fine-tuned, but this model has a "
+            f"{type(model.image_encoder).__name__}: train one with --image-encoder timm:… first"
+        )
+    if tune is not None:
+        tune("whole" if settings.finetune_images else "frozen")
+
+
+def _pairs(
+    data: ImageCaptions, model: JointEmbedding, settings: TrainSettings, device: torch.device
+) -> Pairs:
+    images = _resident(data.images, device)
+    if "concept" in data.fields:
+        concepts, _ = data.labels("concept")
+    else:
+        concepts = torch.arange(len(data.images))
+    return Pairs(
+        images.batch,
+        model.tokens(data.captions).to(device),
+        data.image_of_caption,
+        concepts,
+        view=_view(data.images, model, settings),
+    )
+
+
+def _resident(images: Images, device: torch.device) -> Images:
+    """Images in memory move to the device once, rather than batch by batch, if they are few."""
+    if isinstance(images, TensorImages) and images.values.nbytes <= RESIDENT_BYTES:
+        return TensorImages(images.values.to(device))
+    return images
+
+
+def _view(images: Images, model: JointEmbedding, settings: TrainSettings) -> View | None:
+    if images[0].ndim == 1 or settings.crop == "none":
+        return None
+    small = isinstance(model.image_encoder, SmallConvNet)
+    crop = settings.crop
+    if crop == "auto":
+        crop = "augment" if small else "RC"
+    if crop == "augment":
+        return lambda pictures, generator: augment(pictures, generator=generator)
+    if crop == "RC":
+        size = model.image_size
+        if size is None:
+            raise InputError("random crops need an image encoder that says how large it sees")
+        return partial(_random_crop, size=size)
+    raise InputError(f"crop must be auto, none, RC or augment, but is {crop!r}")
+
+
+def _random_crop(pictures: Tensor, generator: torch.Generator, *, size: int) -> Tensor:
+    return random_crop(pictures, size=size, generator=generator)

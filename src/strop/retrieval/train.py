@@ -1,0 +1,215 @@
+"""Training a joint embedding: from image-caption data to a folder with a model in it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from torch import Tensor, nn
+from torch.optim import AdamW
+
+from strop.data import ImageCaptions
+from strop.retrieval.assemble import assemble
+from strop.retrieval.card import model_card
+from strop.retrieval.collapse import CollapseDetector
+from strop.retrieval.evaluate import evaluate, headline
+from strop.retrieval.losses import contrastive_hinge_loss, info_nce_loss
+from strop.retrieval.metrics import RetrievalScores
+from strop.retrieval.mining import MiningName
+from strop.retrieval.model import JointEmbedding
+from strop.retrieval.pairs import PairBatch
+from strop.retrieval.settings import TrainSettings
+from strop.support import InputError
+from strop.training import (
+    Cosine,
+    FitResult,
+    IndexedBatches,
+    LoopSettings,
+    Schedule,
+    StepDecay,
+    Tracker,
+    TrainingState,
+    choose_device,
+    fit,
+    gather_with_gradient,
+    open_run,
+    parameter_groups,
+    process_group,
+    seed_everything,
+)
+from strop.training.distributed import rank
+
+MODEL_FOLDER = "model"
+WARMUP_SHARE = 0.05  # of all steps, before the cosine falls
+
+
+@dataclass(frozen=True)
+class TrainedEmbedding:
+    """What a training gives: the model with the kept weights, its scores, and how it went."""
+
+    model: JointEmbedding
+    scores: RetrievalScores | None
+    history: FitResult
+    collapse: str | None
+
+    def to_pandas(self) -> Any:
+        """The records of the run as a table."""
+        return self.history.to_pandas()
+
+
+def train_embedding(
+    train: ImageCaptions,
+    validation: ImageCaptions | None,
+    *,
+    settings: TrainSettings,
+    out: str | Path | None = None,
+    start_from: JointEmbedding | None = None,
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    resume: bool = False,
+    overwrite: bool = False,
+    trackers: Sequence[Tracker] = (),
+    progress: Literal["auto", "bar", "lines", "quiet"] = "auto",
+) -> TrainedEmbedding:
+    """Fit both encoders to the pairs of ``train``; keep the weights with the best sum of recalls.
+
+    Minimises the mean over pairs (i, c) of ``l(i, c)``, thesis eq. (3.4), where l is the hinge loss
+    of the chosen hardness or InfoNCE. Without ``validation`` the last weights are kept. With
+    ``out``, settings, records and checkpoints are written there, and the model under ``out/model``;
+    a killed run goes on with ``resume``. ``start_from`` goes on with a trained model (the thesis's
+    fine-tuning). Under ``torchrun`` negatives are gathered across the processes, and the results
+    are those of one process at equal batch size.
+    """
+    chosen = choose_device(device)
+    with process_group(chosen):
+        seed_everything(settings.seed, rank=rank())
+        run = None
+        if out is not None:
+            run = open_run(
+                out, settings=settings, seed=settings.seed, resume=resume, overwrite=overwrite
+            )
+        parts = assemble(train, settings, device=chosen, start_from=start_from)
+        batches = IndexedBatches(
+            parts.pairs,
+            count=len(parts.pairs),
+            batch_size=min(settings.batch_size, len(parts.pairs)),
+            seed=settings.seed,
+        )
+        objective = Objective(settings)
+        history = fit(
+            parts.model,
+            batches,
+            objective,
+            optimizer=_optimizer(parts.model, settings),
+            schedule=_schedule(settings, steps_per_epoch=len(batches)),
+            settings=_loop(settings, has_validation=validation is not None),
+            validate=None if validation is None else _validate(validation),
+            run=run,
+            before_step=objective.follow,
+            on_step=objective.watch,
+            trackers=trackers,
+            progress=progress,
+        )
+        history.restore_best(parts.model)
+        model = parts.model.eval()
+        scores = None if validation is None else evaluate(model, validation)
+        trained = TrainedEmbedding(model, scores, history, objective.collapse)
+        if out is not None and rank() == 0:
+            card = model_card(
+                model, data=train, settings=settings, scores=scores, note=trained.collapse
+            )
+            model.save_pretrained(Path(out) / MODEL_FOLDER, card=card)
+        return trained
+
+
+class Objective:
+    """The loss of a batch at the hardness that the epoch asks for, and a watch for collapse."""
+
+    def __init__(self, settings: TrainSettings) -> None:
+        self.settings = settings
+        self.mining: MiningName = "sum" if settings.warmup_sum_epochs else settings.mining
+        self.detector = CollapseDetector(margin=settings.margin)
+        self.collapse: str | None = None
+
+    def __call__(self, model: nn.Module, batch: PairBatch) -> tuple[Tensor, dict[str, Tensor]]:
+        settings = self.settings
+        images, captions = (
+            gather_with_gradient(part.float()) for part in model(batch.images, batch.tokens)
+        )
+        ids = gather_with_gradient(batch.image_ids) if settings.mask_same_image else None
+        if settings.loss == "info-nce":
+            return info_nce_loss(
+                images,
+                captions,
+                temperature=settings.temperature,
+                image_ids=ids,
+                similarity=settings.similarity,
+                reduction="sum",
+            ), {}
+        if settings.loss == "hinge":
+            return contrastive_hinge_loss(
+                images,
+                captions,
+                margin=settings.margin,
+                mining=self.mining,
+                k=settings.k,
+                temperature=settings.temperature,
+                similarity=settings.similarity,
+                image_ids=ids,
+                reduction="sum",
+            ), {}
+        raise InputError(f"loss must be 'hinge' or 'info-nce', but is {settings.loss!r}")
+
+    def follow(self, state: TrainingState) -> None:
+        """SH for the first epochs, then what was asked for (thesis section 3.3.3)."""
+        warm = state.epoch < self.settings.warmup_sum_epochs
+        self.mining = "sum" if warm else self.settings.mining
+
+    def watch(self, state: TrainingState) -> None:
+        """Stop a collapsed run, or say so once."""
+
+
+def _optimizer(model: JointEmbedding, settings: TrainSettings) -> AdamW:
+    """Adam; pretrained encoders learn at a rate of their own."""
+    slow = {"lr": settings.learning_rate * settings.finetune_rate}
+    pretrained = {
+        f"{name}.backbone": slow
+        for name in ("image_encoder", "caption_encoder")
+        if hasattr(getattr(model, name), "backbone")
+    }
+    return AdamW(
+        parameter_groups(
+            model,
+            lr=settings.learning_rate,
+            weight_decay=settings.weight_decay,
+            overrides=pretrained,
+            decay_vectors=False,
+        )
+    )
+
+
+def _schedule(settings: TrainSettings, *, steps_per_epoch: int) -> Schedule:
+    if settings.schedule == "step":
+        return StepDecay(every=max(1, settings.epochs // 2))
+    if settings.schedule == "cosine":
+        total = settings.epochs * steps_per_epoch
+        return Cosine(total=total, warmup=int(WARMUP_SHARE * total))
+    raise InputError(f"schedule must be 'step' or 'cosine', but is {settings.schedule!r}")
+
+
+def _loop(settings: TrainSettings, *, has_validation: bool) -> LoopSettings:
+    return LoopSettings(
+        epochs=settings.epochs,
+        clip_norm=settings.clip_norm,
+        precision=settings.precision,
+        best="rsum" if has_validation else None,
+        patience=settings.patience if has_validation else None,
+        seed=settings.seed,
+    )
+
+
+def _validate(data: ImageCaptions) -> Callable[[nn.Module], dict[str, float]]:
+    def validate(model: nn.Module) -> dict[str, float]:
+        assert isinstance(model, JointEmbedding)
+        return headline(evaluate(model, data))
+
+    return validate
