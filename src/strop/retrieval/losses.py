@@ -22,7 +22,6 @@ from strop.retrieval.mining import (
 )
 from strop.retrieval.mining_candidates import (
     Candidates,
-    Choice,
     choose_negatives,
     gather_candidates,
     random_subsets,
@@ -34,6 +33,7 @@ from strop.retrieval.similarity import (
     at_least_float32,
     similarity_from_name,
 )
+from strop.retrieval.similarity_pairs import ChosenPairs
 from strop.support import InputError
 
 Reduction = Literal["mean", "sum"]
@@ -131,18 +131,21 @@ def _chosen_hinges(
         candidates, mining, caption_subset=caption_subset, image_subset=image_subset
     )
     if mining == MaxOfHinges():
-        _warn_without_negatives(captions.found, images.found)
-    positives = candidates.positives()
-    score, batch = candidates.similarity, candidates.batch
-    other_captions = candidates.captions.index_select(0, captions.index)
-    other_images = candidates.images.index_select(0, images.index)
-
-    def hinge(scores: Tensor, choice: Choice) -> Tensor:
-        return torch.where(choice.found, (margin - positives + scores).relu(), 0.0).sum()
-
-    return hinge(score.pairs(candidates.images[batch], other_captions), captions) + hinge(
-        score.pairs(other_images, candidates.captions[batch]), images
+        _warn_without_negatives(captions.scores, images.scores)
+    positives = candidates.positives().detach()
+    to_captions = (margin - positives + captions.scores).relu()
+    to_images = (margin - positives + images.scores).relu()
+    with_caption, with_image = (to_captions > 0).to(positives), (to_images > 0).to(positives)
+    margins = margin * (with_caption + with_image).sum()
+    pairs = ChosenPairs(
+        own=-(with_caption + with_image),
+        caption=captions.index,
+        with_caption=with_caption,
+        image=images.index,
+        with_image=with_image,
+        total=to_captions.sum() + to_images.sum() - margins,
     )
+    return margins + candidates.similarity.chosen_sum(candidates.images, candidates.captions, pairs)
 
 
 def _weighted_hinges(
@@ -172,7 +175,7 @@ def _weighted_hinges(
                 violations.masked_fill_(~subset, -torch.inf)
             return mining.weights(violations).masked_fill_(violations <= 0, 0.0)
 
-        _warn_without_negatives(to_captions.amax(1) > -torch.inf, to_images.amax(0) > -torch.inf)
+        _warn_without_negatives(to_captions, to_images)
         on_captions = coefficients(to_captions, caption_subset)
         on_images = coefficients(to_images.T, image_subset)
         per_pair = on_captions.sum(1) + on_images.sum(1)
@@ -246,9 +249,9 @@ def _reduce(loss: Tensor, count: int, reduction: Reduction) -> Tensor:
     raise InputError(f"reduction must be 'mean' or 'sum', but is {reduction!r}")
 
 
-def _warn_without_negatives(*found: Tensor) -> None:
+def _warn_without_negatives(*scores: Tensor) -> None:
     # Looking at the values of a GPU would stall it, so only the CPU is asked.
-    if found[0].device.type == "cpu" and not any(bool(one.any()) for one in found):
+    if scores[0].device.type == "cpu" and all(bool(one.amax() == -torch.inf) for one in scores):
         warnings.warn(
             "no pair of this batch has a negative (a single pair, or all of one image): its loss "
             "is zero; draw batches from several images",

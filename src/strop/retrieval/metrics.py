@@ -260,9 +260,8 @@ def _embeddings(given: Tensor | Array, name: str) -> Tensor:
         )
     if not values.is_floating_point():
         raise InputError(f"expected {name} as floating point embeddings, but got {values.dtype}")
-    finite = values.isfinite().all(1)
-    if not bool(finite.all()):
-        row = int((~finite).nonzero()[0, 0])
+    if not values.sum(dtype=torch.float64).isfinite() and not values.isfinite().all():
+        row = int((~values.isfinite().all(1)).nonzero()[0, 0])
         raise InputError(
             f"expected finite embeddings, but row {row} of the {name} holds NaN or infinity; "
             "training may have diverged"

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from strop.retrieval.similarity import Similarity
 
-BLOCK_ROWS, BLOCK_COLUMNS = 512, 8192
+# Small enough that counting finds the scores of a product still in the cache.
+BLOCK_ROWS, BLOCK_COLUMNS = 512, 2048
 # A score is a sum of D products; its rounding error stays within a few units in the last place of
 # the product of the two lengths. Closer than that, two scores are looked at again in float64.
 ROUNDING_UNITS = 8.0
@@ -148,10 +149,14 @@ class _Tally:
 
     def add(self, queries: slice, scores: Tensor, exact: _Exact) -> None:
         """Count a block (queries, candidates) whose right candidates stand at -inf."""
-        surely_above = scores > self.high[queries, None]
-        self.above[queries] += surely_above.sum(1)
-        unsure = (scores >= self.low[queries, None]) ^ surely_above
-        query, other = unsure.nonzero(as_tuple=True)
+        low, high = self.low[queries, None], self.high[queries, None]
+        surely_above = (scores > high).sum(1)
+        self.above[queries] += surely_above
+        open_rows = ((scores >= low).sum(1) > surely_above).nonzero()[:, 0]
+        near = scores[open_rows]
+        unsure = (near >= low[open_rows]) & (near <= high[open_rows])
+        row, other = unsure.nonzero(as_tuple=True)
+        query = open_rows[row]
         difference = exact.at(query, other) - self.threshold[queries][query]
         tolerance = self.tolerance[queries][query]
         self.above[queries].index_add_(0, query, (difference > tolerance).long())

@@ -133,10 +133,10 @@ def random_subsets(excluded: Tensor, *, size: int, generator: torch.Generator | 
 
 @dataclass(frozen=True)
 class Choice:
-    """One candidate per query; where ``found`` is false the query has no such negative."""
+    """One candidate per query and its score, -inf where the query has no negative to choose."""
 
     index: Tensor
-    found: Tensor
+    scores: Tensor
 
 
 @torch.no_grad()
@@ -152,37 +152,47 @@ def choose_negatives(
     One product of images and captions, taken in blocks of rows and never kept: memory for b rows.
     A subset (queries, candidates) says which negatives each query may see.
     """
+    size, batch = candidates.batch_size, candidates.batch
     positives = candidates.positives()
-    size = candidates.batch_size
     everything = slice(0, len(candidates.captions))
-    best_caption = positives.new_full((size,), -torch.inf)
-    caption_index = torch.zeros(size, dtype=torch.int64, device=positives.device)
-    best_image, image_index = best_caption.clone(), caption_index.clone()
-
-    for rows in _row_blocks(candidates, candidates.batch):
+    captions = _nothing_chosen(positives)
+    images = _nothing_chosen(positives)
+    for rows in _row_blocks(candidates, batch):
         scores = candidates.negative_scores(rows, everything)
         eligible = mining.eligible(scores, positives[rows, None])
         if caption_subset is not None:
             eligible = eligible.masked_fill(~caption_subset[rows], -torch.inf)
         hardest = eligible.max(dim=1)
-        best_caption[rows], caption_index[rows] = hardest.values.to(positives), hardest.indices
-        _keep_harder(
-            best_image, image_index, scores[:, :size], rows, mining, positives, image_subset
-        )
+        captions.scores[rows], captions.index[rows] = hardest.values.to(positives), hardest.indices
+        _keep_harder(images, scores[:, :size], rows, mining, positives, image_subset)
     for rows in _row_blocks(candidates, candidates.extra_images):
-        scores = candidates.negative_scores(rows, candidates.batch)
-        _keep_harder(best_image, image_index, scores, rows, mining, positives, image_subset)
+        scores = candidates.negative_scores(rows, batch)
+        _keep_harder(images, scores, rows, mining, positives, image_subset)
+    if candidates.images.dtype in (torch.bfloat16, torch.float16):
+        return _refined(candidates, captions, images)
+    return captions, images
 
-    # Not "greater than": a NaN must stay in the loss, not look like a query without negatives.
+
+def _nothing_chosen(positives: Tensor) -> Choice:
+    index = torch.zeros(len(positives), dtype=torch.int64, device=positives.device)
+    return Choice(index, torch.full_like(positives, -torch.inf))
+
+
+def _refined(candidates: Candidates, captions: Choice, images: Choice) -> tuple[Choice, Choice]:
+    """Choices made in half precision, their scores in float32."""
+    score, batch = candidates.similarity, candidates.batch
+    fine = (
+        score.pairs(candidates.images[batch], candidates.captions.index_select(0, captions.index)),
+        score.pairs(candidates.images.index_select(0, images.index), candidates.captions[batch]),
+    )
     return (
-        Choice(caption_index, best_caption != -torch.inf),
-        Choice(image_index, best_image != -torch.inf),
+        Choice(captions.index, torch.where(captions.scores == -torch.inf, -torch.inf, fine[0])),
+        Choice(images.index, torch.where(images.scores == -torch.inf, -torch.inf, fine[1])),
     )
 
 
 def _keep_harder(
-    best: Tensor,
-    index: Tensor,
+    chosen: Choice,
     scores: Tensor,
     rows: slice,
     mining: ChoosingMining,
@@ -194,10 +204,11 @@ def _keep_harder(
     if subset is not None:
         eligible = eligible.masked_fill(~subset[:, rows].T, -torch.inf)
     hardest = eligible.max(dim=0)
-    values = hardest.values.to(best)
-    harder = values > best
-    best.copy_(torch.where(harder, values, best))
-    index.copy_(torch.where(harder, hardest.indices + rows.start, index))
+    values = hardest.values.to(chosen.scores)
+    # Written so that a NaN, greater than nothing, is taken over and stays.
+    kept = values <= chosen.scores
+    chosen.index.copy_(torch.where(kept, chosen.index, hardest.indices + rows.start))
+    chosen.scores.copy_(torch.where(kept, chosen.scores, values))
 
 
 def _row_blocks(candidates: Candidates, rows: slice) -> Iterator[slice]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from strop.retrieval.similarity_order import order_scores, weighted_order_sum
+from strop.retrieval.similarity_pairs import ChosenPairs, chosen_products
 from strop.support import InputError
 
 SimilarityName = Literal["cosine", "dot", "order", "order-abs"]
@@ -33,6 +34,9 @@ class Similarity(Protocol):
 
     def weighted_sum(self, images: Tensor, captions: Tensor, weights: Tensor) -> Tensor:
         """sum_ij weights_ij s(i, j) for constant weights, without keeping the scores."""
+
+    def chosen_sum(self, images: Tensor, captions: Tensor, pairs: ChosenPairs) -> Tensor:
+        """The weighted sum that ``pairs`` stand for, its gradient through those pairs alone."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,9 @@ class InnerProduct:
         # (A c) is the gradient of the images, so backward needs one further product and no more.
         return self.pairs(weights.to(captions.dtype) @ captions, images).sum()
 
+    def chosen_sum(self, images: Tensor, captions: Tensor, pairs: ChosenPairs) -> Tensor:
+        return chosen_products(at_least_float32(images), at_least_float32(captions), pairs)
+
 
 @dataclass(frozen=True)
 class OrderViolation:
@@ -102,6 +109,15 @@ class OrderViolation:
 
     def weighted_sum(self, images: Tensor, captions: Tensor, weights: Tensor) -> Tensor:
         return weighted_order_sum(at_least_float32(images), at_least_float32(captions), weights)
+
+    def chosen_sum(self, images: Tensor, captions: Tensor, pairs: ChosenPairs) -> Tensor:
+        size = len(pairs.own)
+        own = self.pairs(images[:size], captions[:size])
+        with_caption = self.pairs(images[:size], captions.index_select(0, pairs.caption))
+        with_image = self.pairs(images.index_select(0, pairs.image), captions[:size])
+        return (
+            pairs.own * own + pairs.with_caption * with_caption + pairs.with_image * with_image
+        ).sum()
 
 
 def similarity_from_name(similarity: SimilarityName | Similarity) -> Similarity:

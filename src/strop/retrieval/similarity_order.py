@@ -40,16 +40,14 @@ def _excess_slices(images: Tensor, captions: Tensor) -> Iterator[tuple[slice, Te
         yield part, excess.clamp_(min=0)
 
 
-def _gradients(images: Tensor, captions: Tensor, weights: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The weighted sum of the scores, and its gradients with respect to images and captions."""
-    total = images.new_zeros(())
+def _gradients(images: Tensor, captions: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients of sum_bn weights_bn order_scores_bn with respect to images and captions."""
     image_gradient, caption_gradient = torch.empty_like(images), torch.zeros_like(captions)
     for part, excess in _excess_slices(images, captions):
-        weighted = weights[part, :, None] * excess
-        total -= torch.dot(weighted.flatten(), excess.flatten())
-        image_gradient[part] = weighted.sum(1)
-        caption_gradient -= weighted.sum(0)
-    return total, image_gradient.mul_(2), caption_gradient.mul_(2)
+        weight = weights[part]
+        image_gradient[part] = torch.bmm(weight[:, None], excess)[:, 0]
+        caption_gradient -= torch.einsum("bn,bnd->nd", weight, excess)
+    return image_gradient.mul_(2), caption_gradient.mul_(2)
 
 
 class _OrderScores(torch.autograd.Function):
@@ -65,16 +63,16 @@ class _OrderScores(torch.autograd.Function):
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         images, captions = ctx.saved_tensors
-        _, image_gradient, caption_gradient = _gradients(images, captions, gradient)
-        return image_gradient, caption_gradient
+        return _gradients(images, captions, gradient)
 
 
 class _WeightedOrderSum(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, images: Tensor, captions: Tensor, weights: Tensor) -> Tensor:
-        total, image_gradient, caption_gradient = _gradients(images, captions, weights)
+        image_gradient, caption_gradient = _gradients(images, captions, weights)
         ctx.save_for_backward(image_gradient, caption_gradient)
-        return total
+        # The score is homogeneous of degree two in (images, captions): Euler gives the value.
+        return ((images * image_gradient).sum() + (captions * caption_gradient).sum()) / 2
 
     @staticmethod
     @torch.autograd.function.once_differentiable
