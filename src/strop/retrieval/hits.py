@@ -34,6 +34,9 @@ class Hit:
 class SearchHits:
     """What fits a query best, best first.
 
+    The query is words, or the name of a picture: one from outside (``picture``), or one of the
+    index whose like was asked for (``like``).
+
     >>> print(SearchHits("two dogs", (Hit(1, "dogs.jpg", 0.71), Hit(2, "cat.jpg", 0.2))))
     1  0.710  dogs.jpg
     2  0.200  cat.jpg
@@ -42,6 +45,7 @@ class SearchHits:
     query: str
     hits: tuple[Hit, ...]
     picture: Image.Image | None = field(default=None, repr=False, compare=False)
+    like: bool = False
 
     def __str__(self) -> str:
         width = len(str(len(self.hits)))

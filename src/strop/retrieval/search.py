@@ -1,7 +1,7 @@
 """Pictures by words and by picture: index, search."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -135,6 +135,14 @@ def find_image(
     hits = _hits(index, search(embed_images(model, [opened], size=size), k))
     shown = str(picture) if isinstance(picture, str | Path) else "a picture"
     return SearchHits(shown, hits, picture=opened)
+
+
+def find_like(index: EmbeddingIndex, number: int, k: int = 10) -> SearchHits:
+    """What in the index is most like its entry ``number``, which itself is left out."""
+    result = index.search_alike(index.embeddings[number : number + 1], k + 1)
+    others = [hit for hit in _hits(index, result) if hit.name != index.names[number]][:k]
+    ranked = tuple(replace(hit, rank=rank) for rank, hit in enumerate(others, start=1))
+    return SearchHits(index.names[number], ranked, like=True)
 
 
 def check_maker(model: JointEmbedding, index: EmbeddingIndex) -> None:

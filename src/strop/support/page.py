@@ -154,6 +154,12 @@ def picture_uri(image: Any, *, longest: int | None = None) -> str:
     >>> picture_uri(Image.new("RGBA", (4, 2)))[:22]
     'data:image/png;base64,'
     """
+    content, kind = picture_bytes(image, longest=longest)
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
+
+
+def picture_bytes(image: Any, *, longest: int | None = None) -> tuple[bytes, str]:
+    """The file behind ``picture_uri``, and its media type."""
     see_through = image.has_transparency_data
     picture = image.convert("RGBA" if see_through else "RGB")
     if longest is not None:
@@ -161,7 +167,7 @@ def picture_uri(image: Any, *, longest: int | None = None) -> str:
     buffer = BytesIO()
     kind = "png" if see_through else "jpeg"
     picture.save(buffer, format=kind, **({} if see_through else {"quality": 85}))
-    return f"data:image/{kind};base64,{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+    return buffer.getvalue(), f"image/{kind}"
 
 
 def figure_uri(figure: Any, *, dots_per_inch: int = 144) -> str:
