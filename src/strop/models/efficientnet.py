@@ -69,7 +69,7 @@ class EfficientNetLite0(nn.Module):
                 f"expected colour pictures of shape (batch, 3, height, width), "
                 f"but they have shape {tuple(images.shape)}"
             )
-        scaled = (images.to(self.classifier.weight.dtype) - 127.0) / 128.0
+        scaled = (images.to(self.stem.conv.weight.dtype) - 127.0) / 128.0
         maps = self.stem(scaled.contiguous(memory_format=torch.channels_last))
         return self.head(self.blocks(maps)).mean(dim=(2, 3))
 

@@ -55,7 +55,9 @@ class GRUEncoder(nn.Module):
     """The thesis's caption encoder: word vectors, a GRU, its state after the last word.
 
     ``bidirectional`` reads the caption both ways and takes the mean of the two; ``pool`` takes the
-    last state (thesis section 3.3), or the mean or maximum over the states.
+    last state (thesis section 3.3), or the mean or maximum over the states. ``word_vectors``, as
+    ``load_glove`` gives them, are where the words start instead of U(-0.1, 0.1); ``word_dim`` is
+    then theirs.
 
     >>> from strop.data import Vocabulary
     >>> vocabulary = Vocabulary.build(["a red heart", "a blue heart"], min_count=1)
@@ -73,17 +75,22 @@ class GRUEncoder(nn.Module):
         bidirectional: bool = False,
         pool: Literal["last", "mean", "max"] = "last",
         dropout: float = 0.0,
+        word_vectors: Tensor | None = None,
     ) -> None:
         super().__init__()
+        if pool not in ("last", "mean", "max"):
+            raise InputError(f"expected pool to be 'last', 'mean' or 'max', but it is {pool!r}")
         self.vocabulary = vocabulary
         self.output_dim = hidden_dim
         self.pool = pool
-        self.words = _word_vectors(vocabulary, word_dim)
+        self.words = _embedding(vocabulary, word_dim, word_vectors)
         self.dropout = nn.Dropout(dropout)
-        self.gru = nn.GRU(word_dim, hidden_dim, batch_first=True, bidirectional=bidirectional)
+        self.gru = nn.GRU(
+            self.words.embedding_dim, hidden_dim, batch_first=True, bidirectional=bidirectional
+        )
 
     def tokens(self, captions: Sequence[str]) -> Tokens:
-        return _padded(self.vocabulary, captions)
+        return Tokens(*self.vocabulary.encode_batch(captions))
 
     def forward(self, tokens: Tokens) -> Tensor:
         packed = pack_padded_sequence(
@@ -105,7 +112,7 @@ class GRUEncoder(nn.Module):
             return total / (~absent).sum(dim=1, keepdim=True)
         if self.pool == "max":
             return states.masked_fill(absent[:, :, None], float("-inf")).amax(dim=1)
-        raise InputError(f"expected pool to be 'last', 'mean' or 'max', but it is {self.pool!r}")
+        raise InputError(f"there is no pooling called {self.pool!r}")
 
     def config(self) -> dict[str, Any]:
         return {
@@ -128,17 +135,22 @@ class BagOfWords(nn.Module):
     """
 
     def __init__(
-        self, vocabulary: Vocabulary, *, word_dim: int = 300, dropout: float = 0.0
+        self,
+        vocabulary: Vocabulary,
+        *,
+        word_dim: int = 300,
+        dropout: float = 0.0,
+        word_vectors: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.vocabulary = vocabulary
-        self.output_dim = word_dim
-        self.words = _word_vectors(vocabulary, word_dim)
+        self.words = _embedding(vocabulary, word_dim, word_vectors)
+        self.output_dim = self.words.embedding_dim
         self.dropout = nn.Dropout(dropout)
-        self.layer = nn.Sequential(nn.Linear(word_dim, word_dim), nn.ReLU())
+        self.layer = nn.Sequential(nn.Linear(self.output_dim, self.output_dim), nn.ReLU())
 
     def tokens(self, captions: Sequence[str]) -> Tokens:
-        return _padded(self.vocabulary, captions)
+        return Tokens(*self.vocabulary.encode_batch(captions))
 
     def forward(self, tokens: Tokens) -> Tensor:
         words = self.dropout(self.words(tokens.ids))
@@ -150,15 +162,16 @@ class BagOfWords(nn.Module):
         return {"word_dim": self.words.embedding_dim, "dropout": self.dropout.p}
 
 
-def _word_vectors(vocabulary: Vocabulary, word_dim: int) -> nn.Embedding:
-    words = nn.Embedding(len(vocabulary), word_dim, padding_idx=vocabulary.pad)
-    nn.init.uniform_(words.weight, -0.1, 0.1)
+def _embedding(vocabulary: Vocabulary, word_dim: int, vectors: Tensor | None) -> nn.Embedding:
+    if vectors is None:
+        vectors = torch.empty(len(vocabulary), word_dim).uniform_(-0.1, 0.1)
+    if vectors.ndim != 2 or len(vectors) != len(vocabulary):
+        raise InputError(
+            f"expected word vectors of shape ({len(vocabulary)}, dimensions), one row for each "
+            f"token of the vocabulary, but they have shape {tuple(vectors.shape)}"
+        )
+    words = nn.Embedding(len(vectors), vectors.shape[1], padding_idx=vocabulary.pad)
+    with torch.no_grad():
+        words.weight.copy_(vectors)
+        words.weight[vocabulary.pad].zero_()
     return words
-
-
-def _padded(vocabulary: Vocabulary, captions: Sequence[str]) -> Tokens:
-    rows = [torch.tensor(vocabulary.encode(caption)) for caption in captions]
-    return Tokens(
-        nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=vocabulary.pad),
-        torch.tensor([len(row) for row in rows]),
-    )

@@ -91,7 +91,7 @@ class SmallConvNet(nn.Module):
                 f"expected colour pictures of shape (batch, 3, height, width), "
                 f"but they have shape {tuple(images.shape)}"
             )
-        scaled = images.to(self.stages[0].enter.weight.dtype) / 127.5 - 1.0
+        scaled = images.to(next(self.parameters()).dtype) / 127.5 - 1.0
         maps = self.stages(scaled.contiguous(memory_format=torch.channels_last))
         return self.dropout(F.adaptive_avg_pool2d(maps, self.GRID).flatten(1))
 

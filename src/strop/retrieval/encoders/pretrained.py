@@ -1,0 +1,99 @@
+"""Image encoders that came trained: ``phi(i; theta_phi)`` of thesis section 3.2.
+
+The thesis takes VGG-19 and ResNet-152, frozen at first and then fine-tuned (section 3.3).
+
+Index legend: b example, c channel, h and w pixels, f feature.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from strop.retrieval.encoders.tuning import Mode, Tuned
+from strop.support import InputError
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """What a network was trained to see: squares of ``size``, as ``(x / 255 - mean) / std``."""
+
+    size: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Backbone:
+    """A network from normalised pictures to features, and where it can be had again.
+
+    ``source`` is of plain JSON values, from which the network is built again without its weights.
+    """
+
+    network: nn.Module
+    source: dict[str, Any]
+    pixels: Pixels
+
+
+class PretrainedImages(Tuned):
+    """A trained network without its classifier; features are scaled to unit length.
+
+    Takes pictures in 0..255. Those of another size than the network was trained at are resized.
+    ``features`` are what ``PrecomputedFeatures`` expects: training may begin on stored features of
+    the frozen network, and go on with the network itself and the same projection.
+    """
+
+    scale: Tensor
+    offset: Tensor
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        *,
+        mode: Mode = "frozen",
+        lora_rank: int = 8,
+        output_dim: int | None = None,
+    ) -> None:
+        size = backbone.pixels.size
+        if output_dim is None:
+            with torch.no_grad():
+                output_dim = backbone.network.eval()(torch.zeros(1, 3, size, size)).shape[1]
+        super().__init__(backbone.network, mode=mode, lora_rank=lora_rank)
+        self.output_dim = output_dim
+        self.source = backbone.source
+        self.pixels = backbone.pixels
+        self.image_size = size
+        scale = 1 / (255 * torch.tensor(self.pixels.std))
+        offset = torch.tensor(self.pixels.mean) / torch.tensor(self.pixels.std)
+        self.register_buffer("scale", scale[:, None, None], persistent=False)
+        self.register_buffer("offset", offset[:, None, None], persistent=False)
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the network's classifier would read, as it is (b, f)."""
+        if images.ndim != 4 or images.shape[1] != 3:
+            raise InputError(
+                f"expected colour pictures of shape (batch, 3, height, width), "
+                f"but they have shape {tuple(images.shape)}"
+            )
+        images = images.to(self.scale.dtype)
+        size = self.pixels.size
+        if images.shape[2:] != (size, size):
+            images = F.interpolate(images, size=(size, size), mode="bicubic", antialias=True).clamp(
+                0, 255
+            )
+        return self.backbone(images * self.scale - self.offset)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return F.normalize(self.features(images), dim=1)
+
+    def config(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "size": self.pixels.size,
+            "mean": list(self.pixels.mean),
+            "std": list(self.pixels.std),
+            "output_dim": self.output_dim,
+            **self.tuning_config(),
+        }
