@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from strop.data import Vocabulary
+from strop.data.vocabulary import SPECIAL
 from strop.support import InputError, require
 
 
@@ -35,10 +36,7 @@ def load_glove(
     (tensor([-1.,  2.]), 0.67)
     """
     path = Path(path)
-    wanted = {word: row for row, word in enumerate(vocabulary.tokens)}
-    special = len(Vocabulary.build([]))
-    for token in vocabulary.tokens[:special]:
-        del wanted[token]
+    wanted = {word: row for row, word in enumerate(vocabulary.tokens) if word not in SPECIAL}
     found = _from_folder(path, wanted) if path.is_dir() else _from_text(path, wanted)
     if not found:
         raise InputError(
