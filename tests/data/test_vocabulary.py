@@ -80,7 +80,7 @@ def test_saved_vocabulary_is_read_back_equal(tmp_path):
 
 def test_another_json_file_is_no_vocabulary(tmp_path):
     (tmp_path / "other.json").write_text("[1, 2]")
-    with pytest.raises(InputError, match="written by strop .* something else"):
+    with pytest.raises(InputError, match=r"written by strop .* something else"):
         Vocabulary.load(tmp_path / "other.json")
     with pytest.raises(InputError, match="no such file"):
         Vocabulary.load(tmp_path / "missing.json")

@@ -1,7 +1,19 @@
 """Data: what is read, made or fetched before anything is trained."""
 
 from strop.data.captions import ImageCaptions
-from strop.data.classification import ImageFiles, Indexed, LabelledImages, to_unit_interval
+from strop.data.captions_assemble import check_images
+from strop.data.captions_door import (
+    CaptionFormat,
+    RecognisedCaptions,
+    read_captions,
+    recognise_captions,
+)
+from strop.data.captions_features import load_features, read_caption_features, with_features
+from strop.data.captions_hugging_face import read_hugging_face
+from strop.data.captions_json import read_coco_captions, read_karpathy
+from strop.data.captions_tables import read_caption_table
+from strop.data.captions_tokens import read_flickr_tokens
+from strop.data.classification import Indexed, LabelledImages, to_unit_interval
 from strop.data.classification_augment import crop_and_flip
 from strop.data.classification_changes import (
     corrupt_labels,
@@ -12,6 +24,7 @@ from strop.data.classification_changes import (
 )
 from strop.data.classification_door import ImageFormat, read_images, recognise_images
 from strop.data.emoji import Emoji, emoji_table, load_emoji
+from strop.data.image_files import BrokenImage, ImageFiles, decode_image
 from strop.data.images import Images, TensorImages
 from strop.data.sources import (
     Fetched,
@@ -38,6 +51,8 @@ from strop.data.vocabulary import Vocabulary, tokenize
 
 __all__ = [
     "Blobs",
+    "BrokenImage",
+    "CaptionFormat",
     "Download",
     "Emoji",
     "Fetched",
@@ -51,6 +66,7 @@ __all__ = [
     "Layout",
     "Part",
     "RandomFeaturesTeacher",
+    "RecognisedCaptions",
     "SeparableGaussian",
     "Source",
     "TeacherPoints",
@@ -58,17 +74,28 @@ __all__ = [
     "Verification",
     "Vocabulary",
     "blobs",
+    "check_images",
     "corrupt_labels",
     "crop_and_flip",
     "data_folders",
+    "decode_image",
     "duplicate",
     "emoji_table",
     "find_data",
     "get_source",
     "list_sources",
     "load_emoji",
+    "load_features",
     "random_features_teacher",
+    "read_caption_features",
+    "read_caption_table",
+    "read_captions",
+    "read_coco_captions",
+    "read_flickr_tokens",
+    "read_hugging_face",
     "read_images",
+    "read_karpathy",
+    "recognise_captions",
     "recognise_images",
     "sample",
     "separable_gaussian",
@@ -78,4 +105,5 @@ __all__ = [
     "to_unit_interval",
     "tokenize",
     "verify_source",
+    "with_features",
 ]

@@ -6,50 +6,17 @@ Letters: n examples, c channels, h height, w width, k classes.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from PIL import Image, ImageOps
 from torch import Tensor
 from torch.utils.data import Dataset
 
+from strop.data.image_files import ImageFiles
 from strop.support import InputError
 
 Step = Mapping[str, Any]
 """One entry of a provenance record: plain JSON values, with the step's name under ``step``."""
-
-
-@dataclass(frozen=True)
-class ImageFiles:
-    """Image files that are decoded when they are asked for, as uint8 (c, h, w).
-
-    With ``size``, the shorter side is brought to ``size`` and the square in the middle is kept;
-    without, every image keeps its own size. ``mode`` is Pillow's: ``"RGB"`` or ``"L"`` (grey).
-    """
-
-    paths: tuple[Path, ...]
-    size: int | None = None
-    mode: str = "RGB"
-
-    def __len__(self) -> int:
-        return len(self.paths)
-
-    def __getitem__(self, index: int) -> Tensor:
-        path = self.paths[index]
-        try:
-            with Image.open(path) as file:
-                image = ImageOps.exif_transpose(file).convert(self.mode)
-                if self.size is not None:
-                    image = ImageOps.fit(image, (self.size, self.size), Image.Resampling.BICUBIC)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-            raise InputError(
-                f"expected an image in {path}, but it cannot be decoded ({error}); "
-                "replace the file or take it out of the folder"
-            ) from error
-        pixels = torch.from_numpy(np.array(image))
-        return pixels.unsqueeze(0) if pixels.ndim == 2 else pixels.permute(2, 0, 1).contiguous()
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from strop.data.classification import ImageFiles
 from strop.data.classification_pickles import PickledArray, load_plain_pickle
+from strop.data.image_files import ImageFiles
 from strop.support import InputError
 
 CIFAR_SHAPE = (3, 32, 32)

@@ -117,8 +117,8 @@ def load_emoji(
     size: side of the pictures in pixels; smaller ones are averaged, 64 is as stored.
 
     A recall is stated on ``load_emoji(split=..., part="test")``: 500 Noto pictures and their
-    500 English names, all different. An image's ``fields`` tell ``drawing``, ``code``,
-    ``character``, ``group`` and ``subgroup``.
+    500 English names, all different. An image's ``fields`` tell ``drawing``, ``concept`` (the
+    code of the emoji), ``character``, ``group`` and ``subgroup``.
 
     >>> test = load_emoji(part="test", size=32)
     >>> print(test.describe())
