@@ -35,13 +35,15 @@ def norm_value(norm: Norm, x: Array) -> float:
     return float(np.linalg.norm(moduli[inside] / radii[inside], p))
 
 
-def nearest_point(norm: Norm, x: Array, radius: float) -> Array:
-    """argmin ||v - x||_2 over ||v|| <= radius, of one example, by a cone solver."""
+def nearest_point(
+    norm: Norm, x: Array, radius: float, low: Array | None = None, high: Array | None = None
+) -> Array:
+    """argmin ||v - x||_2 over ||v|| <= radius and low <= v <= high, by a cone solver."""
     import cvxpy as cp
 
     matrix, radii, p = measured(norm, x.shape)
     v = cp.Variable(x.size)
-    constraints = []
+    constraints = [] if low is None else [v >= low.reshape(-1), v <= high.reshape(-1)]
     if (radii == 0).any():
         shut = matrix[radii == 0]
         constraints += [shut.real @ v == 0, shut.imag @ v == 0]

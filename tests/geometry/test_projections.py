@@ -140,3 +140,32 @@ def test_refusals_name_the_remedy() -> None:
     for p in (0.5, math.nan, -1, "1"):
         with pytest.raises(ValueError, match="1 <= p <= inf"):
             Lp(p)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("p", [1, 1.001, 1.1, 1.9, 2, 2.5, 10, 1000, math.inf])
+@pytest.mark.parametrize("factor", [1e-5, 0.5, 0.999])
+def test_single_precision_keeps_its_digits(p: float, factor: float) -> None:
+    """Measured in double: the result is inside by a few ulp and its certificate closes."""
+    x = torch.randn(5, 2000, generator=torch.Generator().manual_seed(4))
+    radius = Lp(p)(x) * factor
+    v = Lp(p).project(x, radius).double()
+    x, radius = x.double(), radius.double()
+    assert (Lp(p)(v) <= radius * (1 + 4 * torch.finfo(torch.float32).eps)).all()
+    gap = radius * Lp(p).dual(x - v) - ((x - v) * v).sum(dim=1)
+    assert (gap.abs() <= 16 * torch.finfo(torch.float32).eps * L2(x) * L2(v)).all()
+
+
+def test_long_rows_are_projected_like_short_ones() -> None:
+    """More numbers than stay in a processor's cache are taken block by block."""
+    generator = torch.Generator().manual_seed(6)
+    x = torch.randn(3, 300_000, generator=generator)
+    radius = torch.tensor([0.0, 10.0, 1e9])
+    for p in (1, 2, 3):
+        apart = [Lp(p).project(row[None], r)[0] for row, r in zip(x, radius, strict=True)]
+        assert torch.equal(Lp(p).project(x, radius), torch.stack(apart))
+    torch.testing.assert_close(
+        project_l1_ball(x[1:2], 10.0),
+        simplex_by_sorting(x[1:2].abs().double(), torch.tensor(10.0)).float() * x[1:2].sign(),
+        atol=1e-6,
+        rtol=1e-5,
+    )

@@ -9,6 +9,7 @@
 Fourier(L1, dims=1)
 """
 
+from strop.geometry.boxes import project_ball_and_box
 from strop.geometry.fourier import high_band, low_band
 from strop.geometry.fourier_norm import Fourier
 from strop.geometry.norms import L1, L2, Linf, Lp, Norm
@@ -31,6 +32,7 @@ __all__ = [
     "high_band",
     "low_band",
     "moreau",
+    "project_ball_and_box",
     "project_l1_ball",
     "project_l2_ball",
     "project_linf_ball",

@@ -4,6 +4,7 @@ Legend: b example, k coordinate.
 """
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -11,10 +12,9 @@ from torch.nn.functional import softplus
 
 from strop.geometry import lp
 
-__all__ = ["shrink", "simplex_level"]
+__all__ = ["falling_root", "shrink", "simplex_level"]
 
-_OUTER_STEPS = 100
-_INNER_STEPS = 8
+_MOST_STEPS = 100
 
 
 @torch.no_grad()
@@ -50,6 +50,34 @@ def simplex_level(values: Tensor, total: Tensor, weights: Tensor | None = None) 
         active = slope
 
 
+def falling_root(
+    function: Callable[[Tensor], tuple[Tensor, Tensor]],
+    low: Tensor,
+    high: Tensor,
+    start: Tensor,
+    tolerance: Tensor | float,
+) -> Tensor:
+    """The root of a falling function between ``low`` and ``high``, one for each row, b1.
+
+    Newton's method, with a bisection wherever it would leave the bracket.
+
+    Args:
+        function: gives the value and the slope at a column b1.
+        tolerance: the value is zero when it is no larger than this.
+    """
+    t = start
+    for _ in range(_MOST_STEPS):
+        value, slope = function(t)
+        low, high = torch.where(value > 0, t, low), torch.where(value > 0, high, t)
+        newton = t - value / slope
+        step = torch.where((newton >= low) & (newton <= high), newton, (low + high) / 2) - t
+        moving = (value.abs() > tolerance) & (step != 0)  # never true of a row of NaN
+        if not bool(moving.any()):
+            break
+        t = torch.where(moving, t + step, t)
+    return t
+
+
 @torch.no_grad()
 def shrink(magnitude: Tensor, radius: Tensor, p: float, radii: Tensor | None = None) -> Tensor:
     """The nearest point of a weighted lp ball, 1 < p < inf, for rows ``magnitude`` >= 0 outside it.
@@ -66,30 +94,30 @@ def shrink(magnitude: Tensor, radius: Tensor, p: float, radii: Tensor | None = N
     log_a = magnitude.clamp(min=limits.tiny).log()
     log_r = torch.zeros_like(log_a[0]) if radii is None else radii.log()
     log_radius = radius.log()
-    tolerance = 4 * limits.eps * (1 + log_radius.abs()) * max(1.0, 1 / (p - 1))
-    low, high, t = _multiplier_bounds(magnitude, radius, p, radii)
-    for _ in range(_OUTER_STEPS):
+
+    def log_excess(t: Tensor) -> tuple[Tensor, Tensor]:
         s, slopes = _shrunk_logarithm(log_a, t - p * log_r, p)
         terms = p * (s - log_r)
-        gap = terms.logsumexp(dim=1, keepdim=True) / p - log_radius
-        slope = (terms.softmax(dim=1) * slopes).sum(dim=1, keepdim=True)
-        low, high = torch.where(gap > 0, t, low), torch.where(gap > 0, high, t)
-        newton = t - gap / slope
-        step = torch.where((newton >= low) & (newton <= high), newton, (low + high) / 2) - t
-        moving = (gap.abs() > tolerance) & (step != 0)  # never true of a row of NaN
-        if not bool(moving.any()):
-            break
-        t = torch.where(moving, t + step, t)
-    v = torch.where(magnitude > 0, s.exp(), torch.zeros_like(s))
-    return v * (radius / lp.value(v, p, radii)[:, None])
+        excess = terms.logsumexp(dim=1, keepdim=True) / p - log_radius
+        return excess, (terms.softmax(dim=1) * slopes).sum(dim=1, keepdim=True)
+
+    low, high, start = _multiplier_bounds(magnitude, radius, p, radii)
+    tolerance = 4 * limits.eps * (1 + log_radius.abs()) * max(1.0, 1 / (p - 1))
+    t = falling_root(log_excess, low, high, start, tolerance)
+    s, _ = _shrunk_logarithm(log_a, t - p * log_r, p)
+    return torch.where(magnitude > 0, s.exp(), 0.0)
 
 
 def _shrunk_logarithm(log_a: Tensor, offset: Tensor, p: float) -> tuple[Tensor, Tensor]:
     """s with s + softplus(offset + (p-2) s) = log_a, and ds/doffset; from the right, see above."""
     s = torch.minimum(log_a, (log_a - offset) / (p - 1))
-    for _ in range(1 if p == 2 else _INNER_STEPS):
+    tolerance = 4 * torch.finfo(s.dtype).eps * max(1.0, 1 / (p - 1))
+    for _ in range(_MOST_STEPS):
         z = offset + (p - 2) * s
-        s = s - (s + softplus(z) - log_a) / (1 + (p - 2) * z.sigmoid())
+        change = (s + softplus(z) - log_a) / (1 + (p - 2) * z.sigmoid())
+        s = s - change
+        if p == 2 or not bool((change.abs() > tolerance * (1 + s.abs())).any()):
+            break
     weight = (offset + (p - 2) * s).sigmoid()
     return s, -weight / (1 + (p - 2) * weight)
 
@@ -103,9 +131,10 @@ def _multiplier_bounds(
     log_radius = radius.log()
     size = lp.value(magnitude, p, radii)[:, None]
     dual_size = lp.value(magnitude, lp.conjugate(p), reach)[:, None]
-    low = (size - radius).log() + thinnest - math.log(magnitude.shape[1]) / p
-    low = low - (p - 1) * log_radius - math.log(2)
+    # A row that is outside by less than rounding has next to no multiplier.
+    excess = (size - radius).clamp(min=torch.finfo(size.dtype).tiny).log()
+    low = excess + thinnest - math.log(magnitude.shape[1]) / p - (p - 1) * log_radius - math.log(2)
     high = dual_size.log() - (p - 1) * log_radius + math.log(2)
     energy = 2 * lp.value(magnitude, 2)[:, None].log()
-    start = (1 - radius / size).log() - size.log() + energy - (p - 1) * log_radius
+    start = excess + energy - 2 * size.log() - (p - 1) * log_radius
     return low, high, torch.minimum(torch.maximum(start, low), high)

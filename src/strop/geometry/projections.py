@@ -24,6 +24,9 @@ __all__ = [
     "project_simplex",
 ]
 
+# A processor's searches pass over the same rows many times: this many numbers stay in its cache.
+_BLOCK = 2**18
+
 
 def project_simplex(x: Tensor, total: float | Tensor = 1.0) -> Tensor:
     """Nearest point of the simplex: argmin ||v - x||_2 over v >= 0 with sum_k v_k = total.
@@ -110,6 +113,14 @@ def nearest(x: Tensor, radius: Tensor, p: float, radii: Tensor | None) -> Tensor
     if p == math.inf:
         bound = radius if radii is None else radius * radii
         return torch.minimum(torch.maximum(x, -bound), bound)
+    rows = max(1, _BLOCK // max(1, x.shape[1]))
+    if x.device.type != "cpu" or len(x) <= rows:
+        return _nearest_rows(x, radius, p, radii)
+    pairs = zip(x.split(rows), radius.split(rows), strict=True)
+    return torch.cat([_nearest_rows(*pair, p, radii) for pair in pairs])
+
+
+def _nearest_rows(x: Tensor, radius: Tensor, p: float, radii: Tensor | None) -> Tensor:
     outside = lp.value(x.detach(), p, radii) > radius[:, 0]
     if x.numel() > 0 and bool(outside.all()):
         return _onto_sphere(x, radius, p, radii)
@@ -122,13 +133,15 @@ def nearest(x: Tensor, radius: Tensor, p: float, radii: Tensor | None) -> Tensor
 def _onto_sphere(x: Tensor, radius: Tensor, p: float, radii: Tensor | None) -> Tensor:
     """The nearest point of the ball for rows which are all outside of it."""
     if p == 1:
-        v = _soft_threshold(x, radius, radii)
-    elif p == 2 and radii is None:
-        v = x
-    else:
-        v = _shrunk(x, radius, p, radii)
+        return _lengthened(_soft_threshold(x, radius, radii), radius, p, radii)
+    if p == 2 and radii is None:
+        return _lengthened(x, radius, p, radii)
+    return _shrunk(x, radius, p, radii)
+
+
+def _lengthened(v: Tensor, radius: Tensor, p: float, radii: Tensor | None) -> Tensor:
+    """``v`` brought to the norm of the answer, from what units and rounding made it."""
     size = lp.value(v, p, radii)[:, None]
-    # The answer has norm radius; this takes out what rounding and units have left.
     return v * (radius / torch.where(size > 0, size, 1.0))
 
 
@@ -158,14 +171,17 @@ def _level(values: Tensor, total: Tensor, weights: Tensor | None) -> Tensor:
 
 
 def _shrunk(x: Tensor, radius: Tensor, p: float, radii: Tensor | None) -> Tensor:
-    unit = lp.peak(x.detach())[:, None]
-    # Far below the square root of the smallest number only the direction matters, and it is there.
-    least = math.sqrt(torch.finfo(x.dtype).tiny)
-    a, radius = x.abs() / unit, (radius / unit).clamp(min=least)
-    v = shrink(a.detach(), radius.detach(), p, radii)
-    if torch.is_grad_enabled() and (a.requires_grad or radius.requires_grad):
-        v = v + _first_order(v, a, radius, p, radii)
-    return v.copysign(x)
+    # Logarithms and powers cost single precision its digits: double, wherever the device has it.
+    dtype = x.dtype if x.device.type == "mps" else torch.float64
+    unit = lp.peak(x.detach())[:, None].to(dtype)
+    a, share = x.abs().to(dtype) / unit, radius.to(dtype) / unit
+    # Below the square root of the smallest number only the direction matters, and it is there.
+    share = share.clamp(min=math.sqrt(torch.finfo(dtype).tiny))
+    radii = None if radii is None else radii.to(dtype)
+    v = shrink(a.detach(), share.detach(), p, radii)
+    if torch.is_grad_enabled() and (a.requires_grad or share.requires_grad):
+        v = v + _first_order(v, a, share, p, radii)
+    return _lengthened(v, radius.to(dtype), p, radii).to(x.dtype).copysign(x)
 
 
 def _first_order(v: Tensor, a: Tensor, radius: Tensor, p: float, radii: Tensor | None) -> Tensor:
