@@ -26,6 +26,12 @@ from strop.data.classification_door import ImageFormat, read_images, recognise_i
 from strop.data.emoji import Emoji, emoji_table, load_emoji
 from strop.data.image_files import BrokenImage, ImageFiles, decode_image
 from strop.data.images import Images, TensorImages
+from strop.data.samplers import (
+    DistinctImageBatches,
+    EpochBatches,
+    StratifiedBatches,
+    WeightedBatches,
+)
 from strop.data.sources import (
     Fetched,
     Verification,
@@ -53,8 +59,10 @@ __all__ = [
     "Blobs",
     "BrokenImage",
     "CaptionFormat",
+    "DistinctImageBatches",
     "Download",
     "Emoji",
+    "EpochBatches",
     "Fetched",
     "ImageCaptions",
     "ImageFiles",
@@ -69,10 +77,12 @@ __all__ = [
     "RecognisedCaptions",
     "SeparableGaussian",
     "Source",
+    "StratifiedBatches",
     "TeacherPoints",
     "TensorImages",
     "Verification",
     "Vocabulary",
+    "WeightedBatches",
     "blobs",
     "check_images",
     "corrupt_labels",
