@@ -24,6 +24,16 @@ class Group:
 
 
 COMMANDS: dict[str, Command | Group] = {
+    "demo": Command("what strop does, on data that came with it", "strop.cli.demo:Demo"),
+    "retrieval": Group(
+        "Harder negatives: image-text embeddings, from pictures and captions to a search.",
+        {
+            "train": Command("train a joint embedding", "strop.cli.retrieval:Train"),
+            "evaluate": Command("recalls and ranks of a model", "strop.cli.retrieval:Evaluate"),
+            "index": Command("index a folder of pictures", "strop.cli.retrieval:Index"),
+            "search": Command("find pictures by words or by picture", "strop.cli.retrieval:Search"),
+        },
+    ),
     "data": Group(
         "Data sets known by name.",
         {

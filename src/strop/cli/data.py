@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -38,7 +39,7 @@ class ListData:
 class GetData:
     """Bring a data set from its official source, checked; a broken transfer goes on."""
 
-    name: tyro.conf.Positional[str]
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
     """As `strop data list` names it."""
     folder: Path | None = None
     """Where to; without it the first folder of STROP_DATA, or the user's cache."""
@@ -59,7 +60,7 @@ class GetData:
 class VerifyData:
     """Compare the files of a data set with what its owner published."""
 
-    name: tyro.conf.Positional[str]
+    name: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="NAME")]
     """As `strop data list` names it."""
     folder: Path | None = None
     """Where it lies; without it all data folders are looked through."""

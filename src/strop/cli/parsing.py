@@ -1,35 +1,28 @@
 """A command's dataclass from its words, with defaults from ``--preset`` and ``--config``."""
 
 from collections.abc import Callable
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import tyro
 
 from strop.support import InputError, read_json, settings_from_dict
 
 
-@runtime_checkable
-class HasPresets(Protocol):
-    """A command whose ``settings`` come in named sets."""
-
-    @classmethod
-    def presets(cls) -> dict[str, Any]: ...
-
-
 def parse(command: type[Callable[[], None]], *, prog: str, words: list[str]) -> Callable[[], None]:
     """The command ready to run.
 
-    ``--preset NAME`` replaces the defaults of ``settings``; ``--config FILE`` takes them from the
-    settings file of an earlier run; options on the line win over both.
+    ``--preset NAME`` replaces the defaults of ``settings`` by those that ``presets()`` of the
+    command gives; ``--config FILE`` takes them from the settings file of an earlier run; options
+    on the line win over both.
     """
     return tyro.cli(
         command,
         prog=prog,
         args=words,
         default=_defaults(command, words),
-        config=(tyro.conf.OmitArgPrefixes, tyro.conf.FlagCreatePairsOff),
+        config=(tyro.conf.OmitArgPrefixes,),
     )
 
 
@@ -42,22 +35,21 @@ def _defaults(command: type[Any], words: list[str]) -> Any:
     if config is None and preset is None:
         return None
     changed: dict[str, Any] = {}
-    if preset is not None and isinstance(command, HasPresets):
-        presets = command.presets()
+    if preset is not None:
+        presets: dict[str, Any] = command.presets()
         if preset not in presets:
             return None  # the parser itself names the choices
         changed["settings"] = presets[preset]
     if config is not None:
         changed["settings"] = _settings_of_run(command, Path(config))
-    values = {
-        field.name: tyro.MISSING
-        if field.default is MISSING and field.default_factory is MISSING
-        else field.default
-        if field.default is not MISSING
-        else field.default_factory()  # type: ignore[misc]
-        for field in fields(command)
-    }
+    values = {field.name: _default_of(field) for field in fields(command)}
     return command(**(values | changed))
+
+
+def _default_of(field: Field[Any]) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    return tyro.MISSING if field.default_factory is MISSING else field.default_factory()
 
 
 def _settings_of_run(command: type[Any], path: Path) -> Any:

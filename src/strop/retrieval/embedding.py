@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from strop.data import Images
 from strop.retrieval.encoders import PrecomputedFeatures
 from strop.retrieval.model import JointEmbedding
 from strop.retrieval.pictures import Picture, open_picture, picture_tensor
@@ -25,7 +26,7 @@ Skip = Callable[[int, InputError], None]
 
 def embed_images(
     model: JointEmbedding,
-    images: Tensor | Sequence[Picture],
+    images: Tensor | Images | Sequence[Picture],
     *,
     size: int | None = None,
     batch_size: int = 64,
@@ -34,12 +35,16 @@ def embed_images(
 ) -> Tensor:
     """Pictures or features to vectors (n, d), as the model gives them, on the CPU.
 
-    ``images`` are pictures (n, 3, h, w), features (n, f), or files, bytes and Pillow images, which
-    are brought to ``size x size`` pixels. A picture that cannot be read is an error, unless
-    ``skip`` is told of it: it is then left out.
+    ``images`` are pictures (n, 3, h, w), features (n, f), the images of a data set, or files, bytes
+    and Pillow images, which are brought to ``size x size`` pixels. A picture that cannot be read is
+    an error, unless ``skip`` is told of it: it is then left out.
     """
     if isinstance(images, Tensor):
         return _embedded(model, images.split(batch_size), len(images), model.embed_images, report)
+    if isinstance(images, Images):
+        rows = torch.arange(len(images)).split(batch_size)
+        read = (images.batch(row) for row in rows if len(row))
+        return _embedded(model, read, len(images), model.embed_images, report)
     side = _side(model, size)
     batches = _decoded(images, side=side, batch_size=batch_size, skip=skip)
     return _embedded(model, batches, len(images), model.embed_images, report)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from strop.retrieval.encoders import CaptionEncoder, ImageEncoder
 from strop.retrieval.encoders.build import build_captions, build_images, describe
-from strop.retrieval.similarity import SIMILARITIES
+from strop.retrieval.similarity import SIMILARITIES, SimilarityName
 from strop.support import InputError, read_json, write_json, writing
 
 FORMAT = 1
@@ -50,7 +50,7 @@ class JointEmbedding(nn.Module):
         embedding_dim: int = 1024,
         *,
         project_captions: bool = True,
-        similarity: str = "cosine",
+        similarity: SimilarityName = "cosine",
     ) -> None:
         super().__init__()
         if similarity not in SIMILARITIES:
@@ -71,6 +71,11 @@ class JointEmbedding(nn.Module):
         self.caption_projection = (
             _projection(caption_encoder.output_dim, embedding_dim) if project_captions else None
         )
+
+    @property
+    def image_size(self) -> int | None:
+        """The side of the pictures it takes, in pixels; None for features."""
+        return getattr(self.image_encoder, "image_size", None)
 
     def embed_images(self, images: Tensor) -> Tensor:
         """Pictures (b, 3, h, w), or features (b, f), to vectors (b, d)."""

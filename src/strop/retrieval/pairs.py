@@ -24,11 +24,11 @@ class PairBatch:
     tokens: Any
     image_ids: Tensor
 
-    def to(self, device: torch.device) -> Self:
+    def to(self, device: torch.device, *, non_blocking: bool = False) -> Self:
         return type(self)(
-            self.images.to(device, non_blocking=True),
+            self.images.to(device, non_blocking=non_blocking),
             self.tokens.to(device),
-            self.image_ids.to(device, non_blocking=True),
+            self.image_ids.to(device, non_blocking=non_blocking),
         )
 
     def __len__(self) -> int:

@@ -68,7 +68,7 @@ def train_embedding(
     resume: bool = False,
     overwrite: bool = False,
     trackers: Sequence[Tracker] = (),
-    progress: Literal["auto", "bar", "lines", "quiet"] = "auto",
+    progress: Literal["auto", "bars", "lines", "quiet"] = "auto",
 ) -> TrainedEmbedding:
     """Fit both encoders to the pairs of ``train``; keep the weights with the best sum of recalls.
 
@@ -109,7 +109,8 @@ def train_embedding(
             trackers=trackers,
             progress=progress,
         )
-        history.restore_best(parts.model)
+        if history.best is not None:
+            parts.model.load_state_dict(history.best_weights())
         model = parts.model.eval()
         scores = None if validation is None else evaluate(model, validation)
         trained = TrainedEmbedding(model, scores, history, objective.collapse)

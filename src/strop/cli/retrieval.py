@@ -1,0 +1,177 @@
+"""``strop retrieval``: train, evaluate, index, search."""
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from strop.retrieval.evaluate import evaluate
+from strop.retrieval.index import EmbeddingIndex
+from strop.retrieval.model import JointEmbedding
+from strop.retrieval.search import build_index, search_image, search_text, update_index
+from strop.retrieval.sets import DataSettings, load_part, load_parts
+from strop.retrieval.settings import PRESETS, TrainSettings
+from strop.retrieval.train import MODEL_FOLDER, train_embedding
+from strop.support import InputError, write_json
+from strop.training import choose_device
+
+Device = Literal["auto", "cpu", "cuda", "mps"]
+INDEX_FOLDER = "index"
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a joint embedding of pictures and captions.
+
+    DATA is a CSV, JSONL or JSON file of captions beside its pictures, a folder that holds one, a
+    data set known by name, or `emoji`, which came with strop. A run that was stopped goes on with
+    --resume; --config starts one with the settings of another.
+    """
+
+    data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
+    """Captions and pictures."""
+    out: Path
+    """The folder of the run: settings, records, checkpoints and, under model/, the model."""
+    settings: TrainSettings = field(default_factory=TrainSettings)
+    reading: DataSettings = field(default_factory=DataSettings)
+    preset: Literal["default", "vse0", "vse++", "order0", "order++", "finetune"] = "default"
+    """Where the other settings start from; the named ones are the thesis's."""
+    config: Path | None = None
+    """The settings file of an earlier run, or its folder."""
+    start_from: Path | None = None
+    """A run to go on from, as `finetune` does."""
+    device: Device = "auto"
+    resume: bool = False
+    """Go on with the run in --out."""
+    overwrite: bool = False
+    """Start anew in place of the run in --out."""
+
+    @classmethod
+    def presets(cls) -> dict[str, TrainSettings]:
+        return PRESETS
+
+    def __call__(self) -> None:
+        if self.preset == "finetune" and self.start_from is None:
+            raise InputError("the preset finetune goes on from a run: name it with --start-from")
+        start = None if self.start_from is None else load_model(self.start_from)
+        pretrained = self.settings.image_encoder != "auto" or start is not None
+        parts = load_parts(self.data, self.reading, seed=self.settings.seed, pretrained=pretrained)
+        print(parts.train.describe(), f"validation: {parts.validation.describe()}", sep="\n")
+        trained = train_embedding(
+            parts.train,
+            parts.validation,
+            settings=self.settings,
+            out=self.out,
+            start_from=start,
+            device=self.device,
+            resume=self.resume,
+            overwrite=self.overwrite,
+        )
+        if trained.collapse:
+            print(trained.collapse)
+        if trained.scores is not None:
+            print(f"\nOn the validation data:\n{trained.scores.table()}")
+            write_json(self.out / "validation.json", trained.scores.to_dict())
+        print(f"\nthe model: {self.out / MODEL_FOLDER}")
+        print(f'next: strop retrieval index {self.out} PICTURES, then search {self.out} "…"')
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Recalls and ranks of a trained model, in the thesis's layout."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The folder of the run."""
+    data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
+    """Captions and pictures, as for training."""
+    part: str = "test"
+    """Which part of the data; `all` for the whole."""
+    reading: DataSettings = field(default_factory=DataSettings)
+    folds: int | None = None
+    """5 gives the thesis's mean over folds of 1,000 COCO images."""
+    device: Device = "auto"
+    json_out: Path | None = None
+    """Write the numbers to this file too."""
+
+    def __call__(self) -> None:
+        model = load_model(self.run, device=self.device)
+        part = None if self.part == "all" else self.part
+        pretrained = hasattr(model.image_encoder, "backbone")
+        data = load_part(self.data, part, self.reading, pretrained=pretrained)
+        scores = evaluate(model, data, folds=self.folds)
+        print(f"{data.describe()}\n{scores.table()}")
+        if self.json_out is not None:
+            write_json(self.json_out, scores.to_dict())
+
+
+@dataclass(frozen=True)
+class Index:
+    """Index a folder of pictures for searching; run again, it takes up what is new."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The folder of the run whose model embeds the pictures."""
+    pictures: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="PICTURES")]
+    """A folder of pictures."""
+    engine: Literal["exact", "faiss"] = "exact"
+    """`exact` compares with every picture; `faiss` is quicker for very many (extra `index`)."""
+    device: Device = "auto"
+
+    def __call__(self) -> None:
+        model = load_model(self.run, device=self.device)
+        place = self.run / INDEX_FOLDER
+        if place.exists():
+            indexing = update_index(model, EmbeddingIndex.load(place))
+        else:
+            indexing = build_index(model, self.pictures, engine=self.engine)
+        indexing.index.save(place)
+        for name, reason in indexing.skipped:
+            print(f"left out {name}: {reason}")
+        print(f"{len(indexing.index)} pictures in {place}")
+
+
+@dataclass(frozen=True)
+class Search:
+    """Search an index by words, or by a picture."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The folder of the run, indexed by `strop retrieval index`."""
+    query: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="QUERY")]
+    """Words in quotation marks, or the path of a picture."""
+    k: int = 10
+    """How many results."""
+    html: Path | None = None
+    """Write a page with the pictures to this file."""
+    json: bool = False
+    """Print the results as JSON."""
+
+    def __call__(self) -> None:
+        model = load_model(self.run, device="cpu")
+        index = EmbeddingIndex.load(self.run / INDEX_FOLDER)
+        if Path(self.query).is_file():
+            found = search_image(model, index, Path(self.query), self.k)
+        else:
+            found = search_text(model, index, self.query, self.k)
+        if self.json:
+            rows = [
+                {"rank": hit.rank, "score": hit.score, "path": str(hit.path or hit.name)}
+                for hit in found.hits
+            ]
+            print(json.dumps(rows, ensure_ascii=False, indent=2))
+        else:
+            print(found)
+        if self.html is not None:
+            found.save_html(self.html)
+            print(f"the page: {self.html.resolve()}")
+
+
+def load_model(run: Path, *, device: Device = "auto") -> JointEmbedding:
+    """The model of a run's folder, or of a folder that `save_pretrained` wrote."""
+    folder = run / MODEL_FOLDER if (run / MODEL_FOLDER).is_dir() else run
+    if not (folder / "config.json").exists():
+        raise InputError(
+            f"expected a trained model in {run}, but there is none: train one with "
+            f"`strop retrieval train DATA --out {run}`"
+        )
+    return JointEmbedding.from_pretrained(folder, device=choose_device(device))
