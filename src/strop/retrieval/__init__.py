@@ -1,5 +1,7 @@
 """Images and captions in one space: losses with hard negatives, and how well it finds."""
 
+from strop.retrieval.baselines import CanonicalCorrelation, cca, pairwise_hinge_loss
+from strop.retrieval.collapse import Collapse, CollapseDetector, CollapseError, collapsed_loss
 from strop.retrieval.losses import (
     ContrastiveHingeLoss,
     InfoNCELoss,
@@ -16,11 +18,24 @@ from strop.retrieval.mining import (
     SumOfHinges,
     TopKHinges,
 )
+from strop.retrieval.mining_schedules import (
+    AnnealedTemperature,
+    AnnealedTopK,
+    HardnessSchedule,
+    WarmStart,
+)
 from strop.retrieval.queue import NegativeQueue, Negatives
 from strop.retrieval.similarity import InnerProduct, OrderViolation, Similarity
 
 __all__ = [
+    "AnnealedTemperature",
+    "AnnealedTopK",
+    "CanonicalCorrelation",
+    "Collapse",
+    "CollapseDetector",
+    "CollapseError",
     "ContrastiveHingeLoss",
+    "HardnessSchedule",
     "InfoNCELoss",
     "InnerProduct",
     "MaxOfHinges",
@@ -37,8 +52,12 @@ __all__ = [
     "SoftmaxHinges",
     "SumOfHinges",
     "TopKHinges",
+    "WarmStart",
+    "cca",
+    "collapsed_loss",
     "compare_recall",
     "contrastive_hinge_loss",
     "info_nce_loss",
+    "pairwise_hinge_loss",
     "retrieval_metrics",
 ]
