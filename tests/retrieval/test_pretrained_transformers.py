@@ -1,6 +1,8 @@
 """Models of transformers: tiny ones with random weights, saved to a folder as real ones are."""
 
 import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from strop.retrieval.encoders import (  # noqa: E402
     pretrained_images,
 )
 from strop.retrieval.encoders.build import build_captions, build_images, describe  # noqa: E402
+from strop.retrieval.model import JointEmbedding  # noqa: E402
 from strop.support import InputError  # noqa: E402
 
 SIDE, WIDTH, JOINT, POSITIONS = 32, 16, 8, 12
@@ -159,6 +162,19 @@ def test_siglip_pair_pads_to_full_length_as_it_was_trained(tmp_path: Path) -> No
     assert torch.allclose(one_by_one, vectors[1], atol=1e-6)
     taken = captions.tokens(CAPTIONS)[torch.tensor([1])]
     assert torch.allclose(captions(taken), vectors[1][1:2], atol=1e-6)
+
+
+def test_a_pair_without_projections_retrieves_untrained_and_can_be_saved(tmp_path: Path) -> None:
+    pair = dual_encoder(save(clip(), tmp_path / "clip"))
+    model = JointEmbedding(*pair, JOINT, project_images=False, project_captions=False).eval()
+    model.save_pretrained(tmp_path / "saved")
+    shutil.rmtree(tmp_path / "clip")
+    again = JointEmbedding.from_pretrained(tmp_path / "saved")
+    with torch.no_grad():
+        for one in (model, again):
+            images, captions = one(pictures(), one.tokens(CAPTIONS))
+            assert torch.equal(images, pair[0](pictures()))
+            assert torch.equal(captions, pair[1](pair[1].tokens(CAPTIONS)))
 
 
 def test_the_halves_of_a_pair_share_no_weights(tmp_path: Path) -> None:
@@ -344,3 +360,16 @@ def test_a_torn_checkpoint_is_refused(tmp_path: Path) -> None:
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     with pytest.raises(InputError, match="lack 1 weights"):
         pretrained_images(str(folder))
+
+
+def test_a_real_sentence_encoder_finds_the_caption_of_the_same_photograph(
+    real_data: Callable[[str], Path],
+) -> None:
+    folder = next(real_data("minilm").rglob("modules.json")).parent
+    lines = (real_data("flickr8k") / "captions.txt").read_text().splitlines()[1:]
+    captions = [line.partition(",")[2] for line in lines[:200]]  # five to each photograph
+    encoder = SentenceEncoder.from_pretrained(str(folder))
+    with torch.no_grad():
+        vectors = encoder(encoder.tokens(captions)).view(40, 5, encoder.output_dim)
+    found = (vectors[:, 0] @ vectors[:, 1].T).argmax(dim=1)
+    assert (found == torch.arange(40)).float().mean() > 0.7  # by chance it would be 0.025

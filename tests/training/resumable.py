@@ -2,7 +2,7 @@
 
 WHERE is ``step:N``, ``write:N``, ``fsync:N``, ``replace:N`` or ``replaced:N``: the process kills
 itself (SIGKILL) after N steps, half-way through writing its N-th file, or around moving it into
-place. It does so only where the folder does not yet hold the file "killed", so that it ends.
+place.
 """
 
 import os
@@ -70,7 +70,9 @@ class TemperedLoss(nn.Module):
         return loss, {"scale": self.scale}
 
 
-def main(folder: Path) -> dict[str, torch.Tensor]:
+def main(folder: Path, where: str = "") -> dict[str, torch.Tensor]:
+    if where:
+        arm(where)
     seed_everything(7)
     model, loss = make_model(), TemperedLoss()
     groups = parameter_groups(model, lr=0.02, overrides={"4": {"lr": 0.05}})
@@ -90,14 +92,13 @@ def main(folder: Path) -> dict[str, torch.Tensor]:
     return model.state_dict()
 
 
-def arm(folder: Path, where: str) -> None:
-    """Let this process die at that moment, once."""
+def arm(where: str) -> None:
+    """Let this process die at that moment."""
     kind, number = where.split(":")
     countdown = iter(range(int(number) - 1, -1, -1))
 
     def die_in_turn() -> None:
         if next(countdown, -1) == 0:
-            (folder / "killed").touch()
             os.kill(os.getpid(), signal.SIGKILL)
 
     def dying(function: Any, *, after: bool = False) -> Any:
@@ -135,8 +136,4 @@ def arm(folder: Path, where: str) -> None:
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    target = Path(sys.argv[1])
-    target.mkdir(parents=True, exist_ok=True)
-    if len(sys.argv) > 2 and not (target / "killed").exists():
-        arm(target, sys.argv[2])
-    main(target)
+    main(Path(sys.argv[1]), *sys.argv[2:])

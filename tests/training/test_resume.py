@@ -1,6 +1,5 @@
 """Killed at any moment and resumed, a run ends as if nothing had happened: weights bit for bit."""
 
-import multiprocessing
 import os
 import random
 import signal
@@ -28,6 +27,7 @@ from strop.training import (
     seed_everything,
 )
 from training import resumable
+from training.processes import start
 from training.tiny import accuracy, adam, loss_fn, make_batches, make_data, make_model, same
 
 TESTS = Path(__file__).parent.parent
@@ -53,7 +53,7 @@ def assert_same_run(folder: Path, uninterrupted: Path) -> None:
     assert torch.equal(first["random"][0]["torch"], second["random"][0]["torch"])
     records = (folder / "records.jsonl", uninterrupted / "records.jsonl")
     assert without_times(records[0]) == without_times(records[1])
-    left = {file.name for file in folder.iterdir()} - {"killed", ".lock"}
+    left = {file.name for file in folder.iterdir()} - {".lock"}
     assert left == {"settings.json", "records.jsonl", "last.safetensors", "best.safetensors"}
 
 
@@ -92,32 +92,20 @@ def test_a_finished_run_resumes_to_itself(tmp_path: Path, uninterrupted: Path) -
     assert (tmp_path / "records.jsonl").read_bytes() == before
 
 
-def start(folder: Path, *arguments: str) -> "subprocess.Popen[bytes]":
+def start_anew(folder: Path, *arguments: str) -> "subprocess.Popen[bytes]":
     path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
     command = [sys.executable, str(TESTS / "training" / "resumable.py"), str(folder), *arguments]
     return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": path})
 
 
-def forked(function: Any, *arguments: Any) -> Any:
-    """A child process without the seconds that importing torch takes."""
-    process = multiprocessing.get_context("fork").Process(target=function, args=arguments)
-    process.start()
-    return process
-
-
 MOMENTS = ["step:7", "write:1", "write:6", "fsync:2", "fsync:9", "replace:3", "replaced:5"]
-
-
-def armed_run(folder: Path, moment: str) -> None:
-    resumable.arm(folder, moment)
-    resumable.main(folder)
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_killed_at_a_chosen_moment_and_resumed_the_weights_are_bit_identical(
     tmp_path: Path, uninterrupted: Path, moment: str
 ) -> None:
-    child = forked(armed_run, tmp_path, moment)
+    child = start(resumable.main, tmp_path, moment)
     child.join()
     assert child.exitcode == -signal.SIGKILL
     resumable.main(tmp_path)
@@ -129,9 +117,9 @@ def test_killed_again_and_again_at_random_moments_the_weights_are_bit_identical(
     tmp_path: Path, uninterrupted: Path, seed: int
 ) -> None:
     chance = random.Random(seed)
-    patience, kills = 0.02, 0
+    patience, kills = 0.1, 0
     while True:
-        child = forked(resumable.main, tmp_path)
+        child = start(resumable.main, tmp_path)
         child.join(timeout=chance.uniform(0, patience))
         if child.exitcode is not None:
             break
@@ -145,8 +133,8 @@ def test_killed_again_and_again_at_random_moments_the_weights_are_bit_identical(
 
 
 def test_killed_and_resumed_in_processes_of_their_own(tmp_path: Path, uninterrupted: Path) -> None:
-    assert start(tmp_path, "write:4").wait() == -signal.SIGKILL
-    assert start(tmp_path).wait() == 0
+    assert start_anew(tmp_path, "write:4").wait() == -signal.SIGKILL
+    assert start_anew(tmp_path).wait() == 0
     assert_same_run(tmp_path, uninterrupted)
 
 

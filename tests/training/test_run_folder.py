@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import platform
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,10 @@ import torch
 
 import strop
 from strop.support import InputError
-from strop.training import LoopSettings, RunFolder, load_settings, open_run
+from strop.training import LoopSettings, load_settings, open_run
 from strop.training.run_folder import occupied
+from training import jobs
+from training.processes import start
 
 
 @dataclass(frozen=True)
@@ -124,19 +125,11 @@ def test_resuming_sweeps_away_what_a_killed_process_was_writing(tmp_path: Path) 
         assert {file.name for file in tmp_path.iterdir()} == {"settings.json", ".lock"}
 
 
-def hold(run: RunFolder, held: Any) -> None:
-    with occupied(run):
-        held.set()
-        time.sleep(60)
-
-
 def test_a_second_process_is_kept_out_until_the_first_ends_however_it_ends(tmp_path: Path) -> None:
     run = open_run(tmp_path, settings=Settings(), seed=0)
-    context = multiprocessing.get_context("fork")
-    held = context.Event()
-    child = context.Process(target=hold, args=(run, held))
-    child.start()
-    assert held.wait(10)
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    child = start(jobs.hold, run, sender)
+    assert receiver.poll(30)
     partial = tmp_path / ".last.safetensors.x8fj2.partial.safetensors"
     partial.write_text("being written by the first")
     with pytest.raises(InputError, match="another process is training in"), occupied(run):

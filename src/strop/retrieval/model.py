@@ -29,7 +29,9 @@ class JointEmbedding(nn.Module):
     """Pictures and captions in one space of ``embedding_dim`` dimensions.
 
     ``project_captions=False`` leaves W_g out, as the published code did: the caption encoder's own
-    dimension is then the joint one. ``similarity`` is one of "cosine", "dot", "order", "order-abs".
+    dimension is then the joint one. With ``project_images=False`` too, a pair of encoders that came
+    with a common space (``dual_encoder``) retrieves as it is, before any training. ``similarity``
+    is one of "cosine", "dot", "order", "order-abs".
 
     >>> from strop.data import Vocabulary
     >>> from strop.retrieval.encoders import GRUEncoder, PrecomputedFeatures
@@ -49,6 +51,7 @@ class JointEmbedding(nn.Module):
         caption_encoder: CaptionEncoder,
         embedding_dim: int = 1024,
         *,
+        project_images: bool = True,
         project_captions: bool = True,
         similarity: SimilarityName = "cosine",
     ) -> None:
@@ -57,17 +60,23 @@ class JointEmbedding(nn.Module):
             raise InputError(
                 f"expected a similarity among {', '.join(SIMILARITIES)}, but got {similarity!r}"
             )
-        if not project_captions and caption_encoder.output_dim != embedding_dim:
-            raise InputError(
-                f"without a caption projection the caption encoder's {caption_encoder.output_dim} "
-                f"dimensions must equal embedding_dim={embedding_dim}: make them equal, or leave "
-                "project_captions=True"
-            )
+        for side, project, encoder in (
+            ("image", project_images, image_encoder),
+            ("caption", project_captions, caption_encoder),
+        ):
+            if not project and encoder.output_dim != embedding_dim:
+                raise InputError(
+                    f"without a projection of {side}s the {side} encoder's {encoder.output_dim} "
+                    f"dimensions must equal embedding_dim={embedding_dim}: make them equal, or "
+                    f"leave project_{side}s=True"
+                )
         self.image_encoder = image_encoder
         self.caption_encoder = caption_encoder
         self.embedding_dim = embedding_dim
         self.similarity = similarity
-        self.image_projection = _projection(image_encoder.output_dim, embedding_dim)
+        self.image_projection = (
+            _projection(image_encoder.output_dim, embedding_dim) if project_images else None
+        )
         self.caption_projection = (
             _projection(caption_encoder.output_dim, embedding_dim) if project_captions else None
         )
@@ -79,7 +88,8 @@ class JointEmbedding(nn.Module):
 
     def embed_images(self, images: Tensor) -> Tensor:
         """Pictures (b, 3, h, w), or features (b, f), to vectors (b, d)."""
-        return self.image_projection(self.image_encoder(images))
+        encoded = self.image_encoder(images)
+        return encoded if self.image_projection is None else self.image_projection(encoded)
 
     def embed_captions(self, tokens: Any) -> Tensor:
         """What ``tokens`` made of captions, to vectors (b, d)."""
@@ -99,6 +109,7 @@ class JointEmbedding(nn.Module):
             "format": FORMAT,
             "embedding_dim": self.embedding_dim,
             "similarity": self.similarity,
+            "project_images": self.image_projection is not None,
             "project_captions": self.caption_projection is not None,
             "image_encoder": describe(self.image_encoder),
             "caption_encoder": describe(self.caption_encoder),
@@ -160,6 +171,7 @@ class JointEmbedding(nn.Module):
             build_images(config["image_encoder"]),
             build_captions(config["caption_encoder"]),
             config["embedding_dim"],
+            project_images=config["project_images"],
             project_captions=config["project_captions"],
             similarity=config["similarity"],
         )

@@ -41,6 +41,7 @@ class PretrainedImages(Tuned):
     """A trained network without its classifier; features are scaled to unit length.
 
     Takes pictures in 0..255. Those of another size than the network was trained at are resized.
+    ``dropout`` zeroes features in training.
     ``features`` are what ``PrecomputedFeatures`` expects: training may begin on stored features of
     the frozen network, and go on with the network itself and the same projection.
     """
@@ -54,6 +55,7 @@ class PretrainedImages(Tuned):
         *,
         mode: Mode = "frozen",
         lora_rank: int = 8,
+        dropout: float = 0.0,
         output_dim: int | None = None,
     ) -> None:
         size = backbone.pixels.size
@@ -62,6 +64,7 @@ class PretrainedImages(Tuned):
                 output_dim = backbone.network.eval()(torch.zeros(1, 3, size, size)).shape[1]
         super().__init__(backbone.network, mode=mode, lora_rank=lora_rank)
         self.output_dim = output_dim
+        self.dropout = nn.Dropout(dropout)
         self.source = backbone.source
         self.pixels = backbone.pixels
         self.image_size = size
@@ -86,7 +89,7 @@ class PretrainedImages(Tuned):
         return self.backbone(images * self.scale - self.offset)
 
     def forward(self, images: Tensor) -> Tensor:
-        return F.normalize(self.features(images), dim=1)
+        return self.dropout(F.normalize(self.features(images), dim=1))
 
     def config(self) -> dict[str, Any]:
         return {
@@ -95,5 +98,6 @@ class PretrainedImages(Tuned):
             "mean": list(self.pixels.mean),
             "std": list(self.pixels.std),
             "output_dim": self.output_dim,
+            "dropout": self.dropout.p,
             **self.tuning_config(),
         }

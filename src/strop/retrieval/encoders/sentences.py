@@ -40,12 +40,14 @@ class SentenceEncoder(Tuned):
         output_dim: int | None = None,
         mode: Mode = "frozen",
         lora_rank: int = 8,
+        dropout: float = 0.0,
     ) -> None:
         if tokenizer is None and source["library"] != "open_clip":
             raise InputError(f"a model of {source['library']} needs its tokeniser")
         super().__init__(backbone, mode=mode, lora_rank=lora_rank)
         self.source = source
         self.tokenizer = tokenizer
+        self.dropout = nn.Dropout(dropout)
         self._numbers = tokenizer or _OpenClipTokenizer(source["name"])
         if output_dim is None:
             with torch.no_grad():
@@ -55,7 +57,12 @@ class SentenceEncoder(Tuned):
 
     @classmethod
     def from_pretrained(
-        cls, name: str, *, frozen: bool = True, pool: Literal["mean", "first"] = "mean"
+        cls,
+        name: str,
+        *,
+        frozen: bool = True,
+        pool: Literal["mean", "first"] = "mean",
+        dropout: float = 0.0,
     ) -> Self:
         """A model of transformers, by its name on the hub or a folder.
 
@@ -70,6 +77,7 @@ class SentenceEncoder(Tuned):
             PackedTokenizer.load(name, config=model.config),
             source=describe_tower(model, name, take=take),
             mode="frozen" if frozen else "whole",
+            dropout=dropout,
         )
 
     @classmethod
@@ -96,13 +104,14 @@ class SentenceEncoder(Tuned):
         return self.backbone(tokens.ids, mask.long())
 
     def forward(self, tokens: Tokens) -> Tensor:
-        return F.normalize(self.features(tokens), dim=1)
+        return self.dropout(F.normalize(self.features(tokens), dim=1))
 
     def config(self) -> dict[str, Any]:
         return {
             "source": self.source,
             "tokenizer": None if self.tokenizer is None else self.tokenizer.config(),
             "output_dim": self.output_dim,
+            "dropout": self.dropout.p,
             **self.tuning_config(),
         }
 

@@ -38,7 +38,7 @@ from strop.support import InputError
 LIBRARIES = ("torchvision", "timm", "transformers", "open_clip", "efficientnet-lite0")
 
 
-def pretrained_images(name: str, *, frozen: bool = True) -> PretrainedImages:
+def pretrained_images(name: str, *, frozen: bool = True, dropout: float = 0.0) -> PretrainedImages:
     """The trained image encoder called ``name``, without its classifier (thesis section 3.3).
 
     ``frozen`` keeps weights, batch statistics and dropout as they came; otherwise all weights
@@ -50,7 +50,8 @@ def pretrained_images(name: str, *, frozen: bool = True) -> PretrainedImages:
     strop.support.errors.InputError: expected a name such as torchvision:resnet152, with a library
     among torchvision, timm, transformers, open_clip, efficientnet-lite0, but got 'somewhere:else'
     """
-    return PretrainedImages(_image_backbone(name), mode="frozen" if frozen else "whole")
+    mode: Mode = "frozen" if frozen else "whole"
+    return PretrainedImages(_image_backbone(name), mode=mode, dropout=dropout)
 
 
 def dual_encoder(
