@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from strop.data import Vocabulary
+from strop.data import TensorImages, Vocabulary
 from strop.retrieval.embedding import embed_captions, embed_images
 from strop.retrieval.encoders import BagOfWords, PrecomputedFeatures, SmallConvNet
 from strop.retrieval.index import EmbeddingIndex
@@ -22,7 +22,7 @@ WORDS = Vocabulary.build([f"a {colour} square" for colour in COLOURS], min_count
 @pytest.fixture
 def model() -> JointEmbedding:
     torch.manual_seed(0)
-    encoder = SmallConvNet(widths=(4, 8), dropout=0.5)
+    encoder = SmallConvNet(image_size=16, widths=(4, 8), dropout=0.5)
     return JointEmbedding(encoder, BagOfWords(WORDS, word_dim=6), embedding_dim=5)
 
 
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_is_indexed_with_all_its_folders(model: JointEmbedding, folder: Path) -> None:
-    built = build_index(model, folder, size=16, batch_size=3)
+    built = build_index(model, folder, batch_size=3)
     assert built.index.names == find_pictures(folder)
     assert len(built.index) == len(COLOURS)
     assert "deep/er/lime.png" in built.index
@@ -45,15 +45,15 @@ def test_a_folder_is_indexed_with_all_its_folders(model: JointEmbedding, folder:
 
 
 def test_every_picture_finds_itself(model: JointEmbedding, folder: Path) -> None:
-    index = build_index(model, folder, size=16).index
+    index = build_index(model, folder).index
     for name in index.names:
-        best = search_image(model, index, folder / name, k=3, size=16).hits[0]
+        best = search_image(model, index, folder / name, k=3).hits[0]
         assert (best.name, best.rank, best.path) == (name, 1, folder / name)
         assert best.score == pytest.approx(1.0, abs=1e-5)
 
 
 def test_search_by_words_ranks_by_the_model(model: JointEmbedding, folder: Path) -> None:
-    index = build_index(model, folder, size=16).index
+    index = build_index(model, folder).index
     found = search_text(model, index, "a red square", k=4)
     model.eval()
     with torch.no_grad():
@@ -71,33 +71,33 @@ def test_broken_pictures_are_left_out_and_named(model: JointEmbedding, folder: P
     (folder / "cut.png").write_bytes(whole[: len(whole) // 2])
     (folder / "text.jpg").write_text("not a picture")
     (folder / "empty.jpg").touch()
-    built = build_index(model, folder, size=16, batch_size=2)
+    built = build_index(model, folder, batch_size=2)
     assert len(built.index) == len(COLOURS)
     assert [name for name, _ in built.skipped] == ["cut.png", "empty.jpg", "text.jpg"]
     assert "damaged" in dict(built.skipped)["cut.png"]
     assert "not a picture" in dict(built.skipped)["text.jpg"]
     with pytest.raises(InputError, match=r"text\.jpg is not a picture"):
-        embed_images(model, [folder / "text.jpg"], size=16)
+        embed_images(model, [folder / "text.jpg"])
 
 
 def test_a_folder_of_broken_pictures_alone_gives_an_empty_index(
     model: JointEmbedding, tmp_path: Path
 ) -> None:
     (tmp_path / "text.jpg").write_text("not a picture")
-    built = build_index(model, tmp_path, size=16)
+    built = build_index(model, tmp_path)
     assert len(built.index) == 0
     assert search_text(model, built.index, "red").hits == ()
 
 
 def test_updating_follows_the_folder(model: JointEmbedding, folder: Path) -> None:
-    index = build_index(model, folder, size=16).index
+    index = build_index(model, folder).index
     (folder / "red.png").unlink()
     Image.new("RGB", (16, 16), "orange").save(folder / "orange.png")
     asked: list[int] = []
-    update_index(model, index, size=16, report=lambda done, total: asked.append(total))
+    update_index(model, index, report=lambda done, total: asked.append(total))
     assert sorted(index.names) == find_pictures(folder)
     assert set(asked) == {1}
-    again = build_index(model, folder, size=16).index
+    again = build_index(model, folder).index
     order = [again.names.index(name) for name in index.names]
     assert torch.allclose(index.embeddings, again.embeddings[order], atol=1e-6)
 
@@ -118,12 +118,10 @@ def test_embedding_changes_nothing_in_the_model(model: JointEmbedding) -> None:
 def test_embedding_does_not_depend_on_the_batch_size(model: JointEmbedding, folder: Path) -> None:
     paths = [folder / name for name in find_pictures(folder)]
     done: list[tuple[int, int]] = []
-    small = embed_images(
-        model, paths, size=16, batch_size=2, report=lambda *count: done.append(count)
-    )
-    assert torch.allclose(small, embed_images(model, paths, size=16), atol=1e-6)
+    small = embed_images(model, paths, batch_size=2, report=lambda *count: done.append(count))
+    assert torch.allclose(small, embed_images(model, paths), atol=1e-6)
     assert done == [(2, 7), (4, 7), (6, 7), (7, 7)]
-    assert embed_images(model, [], size=16).shape == embed_captions(model, []).shape == (0, 5)
+    assert embed_images(model, []).shape == embed_captions(model, []).shape == (0, 5)
 
 
 def test_features_are_indexed_under_given_names(folder: Path) -> None:
@@ -149,14 +147,14 @@ def test_captions_are_found_by_picture_and_by_words(model: JointEmbedding, folde
         model_fingerprint=model.fingerprint(),
         holds="captions",
     )
-    by_picture = search_image(model, index, folder / "red.png", size=16)
+    by_picture = search_image(model, index, folder / "red.png")
     assert {hit.name for hit in by_picture.hits} == set(captions)
     assert all(hit.path is None for hit in by_picture.hits)
     assert search_text(model, index, "a blue square").hits[0].name == "a blue square"
 
 
 def test_another_model_is_refused(model: JointEmbedding, folder: Path) -> None:
-    index = build_index(model, folder, size=16).index
+    index = build_index(model, folder).index
     with torch.no_grad():
         model.image_projection.bias += 1
     for search in (search_text, search_image):
@@ -166,28 +164,38 @@ def test_another_model_is_refused(model: JointEmbedding, folder: Path) -> None:
 
 @pytest.mark.parametrize("query", ["", "  \n"])
 def test_an_empty_query_is_refused(model: JointEmbedding, folder: Path, query: str) -> None:
-    index = build_index(model, folder, size=16).index
+    index = build_index(model, folder).index
     with pytest.raises(InputError, match="empty"):
         search_text(model, index, query)
 
 
 def test_words_never_seen_still_give_an_answer(model: JointEmbedding, folder: Path) -> None:
-    index = build_index(model, folder, size=16).index
+    index = build_index(model, folder).index
     assert len(search_text(model, index, "ξένος λόγος 🐙").hits) == len(COLOURS)
 
 
-def test_size_must_be_known(model: JointEmbedding, folder: Path) -> None:
-    if getattr(model.image_encoder, "image_size", None) is not None:
-        pytest.skip("this encoder knows the size of its pictures")
+def test_the_images_of_a_data_set_are_embedded_too(model: JointEmbedding) -> None:
+    pictures = torch.randint(256, (5, 3, 16, 16), dtype=torch.uint8)
+    found = embed_images(model, TensorImages(pictures), batch_size=2)
+    assert torch.allclose(found, embed_images(model, pictures), atol=1e-6)
+
+
+def test_the_model_knows_the_size_of_its_pictures(model: JointEmbedding, folder: Path) -> None:
+    known = build_index(model, folder).index
+    assert torch.equal(known.embeddings, build_index(model, folder, size=16).index.embeddings)
+
+
+def test_a_model_without_a_size_must_be_told(model: JointEmbedding, folder: Path) -> None:
+    model.image_encoder.image_size = None  # type: ignore[attr-defined]
     with pytest.raises(InputError, match="size=…"):
         build_index(model, folder)
 
 
 def test_folders_without_pictures_are_named(model: JointEmbedding, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no picture under"):
-        build_index(model, tmp_path, size=16)
+        build_index(model, tmp_path)
     with pytest.raises(InputError, match="expected a folder"):
-        build_index(model, tmp_path / "absent", size=16)
+        build_index(model, tmp_path / "absent")
 
 
 def test_hidden_and_other_files_are_not_pictures(folder: Path) -> None:
@@ -242,7 +250,7 @@ class TestShowing:
         pictures = tmp_path / "pictures"
         pictures.mkdir()
         Image.new("RGB", (1200, 800), "red").save(pictures / "a<b>&'\".png")
-        index = build_index(model, pictures, size=16).index
+        index = build_index(model, pictures).index
         found = search_text(model, index, "<script>alert(1)</script>")
         found.save_html(tmp_path / "out" / "found.html")
         text = (tmp_path / "out" / "found.html").read_text(encoding="utf-8")
@@ -253,14 +261,14 @@ class TestShowing:
         assert str(pictures) not in text
 
     def test_a_picture_that_went_away_is_said(self, model: JointEmbedding, folder: Path) -> None:
-        index = build_index(model, folder, size=16).index
-        found = search_image(model, index, folder / "red.png", k=1, size=16)
+        index = build_index(model, folder).index
+        found = search_image(model, index, folder / "red.png", k=1)
         (folder / "red.png").unlink()
         assert "there is no such file" in found._repr_html_()
 
     def test_table_has_a_row_for_each_hit(self, model: JointEmbedding, folder: Path) -> None:
         pytest.importorskip("pandas", reason="pandas is absent")
-        index = build_index(model, folder, size=16).index
+        index = build_index(model, folder).index
         table = search_text(model, index, "red", k=3).to_pandas()
         assert list(table.columns) == ["rank", "name", "score", "path"]
         assert table["rank"].tolist() == [1, 2, 3]

@@ -36,17 +36,17 @@ def embed_images(
     """Pictures or features to vectors (n, d), as the model gives them, on the CPU.
 
     ``images`` are pictures (n, 3, h, w), features (n, f), the images of a data set, or files, bytes
-    and Pillow images, which are brought to ``size x size`` pixels. A picture that cannot be read is
-    an error, unless ``skip`` is told of it: it is then left out.
+    and Pillow images, which are brought to ``size x size`` pixels, by default what the model takes.
+    A picture that cannot be read is an error, unless ``skip`` is told of it: it is then left out.
     """
+    batches: Iterable[Tensor]
     if isinstance(images, Tensor):
-        return _embedded(model, images.split(batch_size), len(images), model.embed_images, report)
-    if isinstance(images, Images):
-        rows = torch.arange(len(images)).split(batch_size)
-        read = (images.batch(row) for row in rows if len(row))
-        return _embedded(model, read, len(images), model.embed_images, report)
-    side = _side(model, size)
-    batches = _decoded(images, side=side, batch_size=batch_size, skip=skip)
+        batches = images.split(batch_size)
+    elif isinstance(images, Images):
+        batches = map(images.batch, torch.arange(len(images)).split(batch_size))
+    else:
+        side = _side(model, size)
+        batches = _decoded(images, side=side, batch_size=batch_size, skip=skip)
     return _embedded(model, batches, len(images), model.embed_images, report)
 
 
