@@ -6,7 +6,7 @@ import pytest
 import torch
 from PIL import Image
 
-from strop.data import TensorImages, Vocabulary
+from strop.data import ImageFiles, TensorImages, Vocabulary
 from strop.retrieval.embedding import embed_captions, embed_images
 from strop.retrieval.encoders import BagOfWords, PrecomputedFeatures, SmallConvNet
 from strop.retrieval.index import EmbeddingIndex
@@ -57,7 +57,7 @@ def test_search_by_words_ranks_by_the_model(model: JointEmbedding, folder: Path)
     found = search_text(model, index, "a red square", k=4)
     model.eval()
     with torch.no_grad():
-        tensors = [picture_tensor(open_picture(folder / name), size=16) for name in index.names]
+        tensors = [picture_tensor(folder / name, size=16) for name in index.names]
         images = model.embed_images(torch.stack(tensors))
         caption = model.embed_captions(model.tokens(["a red square"]))
         scores = torch.cosine_similarity(images, caption)
@@ -224,9 +224,19 @@ class TestPictures:
         image.save(tmp_path / "turned.jpg", exif=exif)
         assert open_picture(tmp_path / "turned.jpg").size == (20, 40)
 
-    def test_sixteen_bits_of_grey_are_not_cut_off(self, tmp_path: Path) -> None:
+    def test_sixteen_bits_of_grey_are_refused_rather_than_cut_off(self, tmp_path: Path) -> None:
         Image.new("I;16", (4, 4), 30000).save(tmp_path / "grey.png")
-        assert picture_tensor(open_picture(tmp_path / "grey.png"), size=2).unique() == 30000 // 257
+        with pytest.raises(InputError, match=r"8 bits .*grey\.png"):
+            picture_tensor(tmp_path / "grey.png", size=2)
+
+    @pytest.mark.parametrize("suffix", [".jpg", ".png"])
+    def test_pixels_are_those_that_training_sees(self, tmp_path: Path, suffix: str) -> None:
+        path = tmp_path / f"noise{suffix}"
+        noise = torch.randint(256, (150, 200, 3), generator=torch.Generator().manual_seed(0))
+        Image.fromarray(noise.byte().numpy()).save(path)
+        expected = ImageFiles((path,), size=16)[0]
+        assert torch.equal(picture_tensor(path, size=16), expected)
+        assert torch.equal(picture_tensor(path.read_bytes(), size=16), expected)
 
     def test_too_many_pixels_are_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

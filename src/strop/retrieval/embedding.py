@@ -13,7 +13,7 @@ from torch import Tensor
 from strop.data import Images
 from strop.retrieval.encoders import PrecomputedFeatures
 from strop.retrieval.model import JointEmbedding
-from strop.retrieval.pictures import Picture, open_picture, picture_tensor
+from strop.retrieval.pictures import Picture, picture_tensor
 from strop.support import InputError
 from strop.training import measuring
 
@@ -89,7 +89,7 @@ def _decoded(
     """Batches (b, 3, side, side), in order; the next is decoded while the model has this one."""
 
     def decode(picture: Picture) -> Tensor:
-        return picture_tensor(open_picture(picture), size=side)
+        return picture_tensor(picture, size=side)
 
     starts = range(0, len(pictures), batch_size)
     with ThreadPoolExecutor() as pool:

@@ -1,14 +1,16 @@
 """Pictures from files, uploads or Pillow, as the image encoders take them."""
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-import numpy as np
 import torch
 from PIL import Image, ImageOps, UnidentifiedImageError
 from torch import Tensor
 
+from strop.data.image_files import picture_pixels
 from strop.support import InputError
 
 SUFFIXES = frozenset({".avif", ".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
@@ -36,17 +38,41 @@ def find_pictures(folder: str | Path) -> list[str]:
 
 
 def open_picture(picture: Picture, *, name: str | None = None) -> Image.Image:
-    """A whole, upright picture; ``name`` is what the error calls bytes that are none."""
+    """A whole, upright picture to look at; ``name`` is what errors call bytes."""
     if isinstance(picture, Image.Image):
         return ImageOps.exif_transpose(picture)
-    shown = name or ("the file" if isinstance(picture, bytes) else str(picture))
+    with _opened(picture, name) as opened:
+        opened.load()
+        return ImageOps.exif_transpose(opened)
+
+
+def picture_tensor(picture: Picture, *, size: int, name: str | None = None) -> Tensor:
+    """A picture as image encoders take it: the square in the middle, uint8 (3, size, size).
+
+    Pixel for pixel what ``strop.data.ImageFiles`` gives for the same file.
+
+    >>> picture_tensor(Image.new("RGBA", (8, 4)), size=2).unique()
+    tensor([255], dtype=torch.uint8)
+    """
+    if isinstance(picture, Image.Image):
+        return torch.from_numpy(picture_pixels(picture, where=name or "the picture", size=size))
+    with _opened(picture, name) as opened:
+        opened.draft(None, (2 * size, 2 * size))  # as files are read: a quicker decoding of JPEG
+        pixels = picture_pixels(opened, where=_shown(picture, name), size=size)
+    return torch.from_numpy(pixels)
+
+
+@contextmanager
+def _opened(picture: str | Path | bytes, name: str | None) -> Iterator[Image.Image]:
+    shown = _shown(picture, name)
     try:
         with warnings.catch_warnings():
             # Pillow only warns at first; a picture of that size would fill the memory all the same.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(BytesIO(picture) if isinstance(picture, bytes) else picture) as opened:
-                opened.load()
-                return ImageOps.exif_transpose(_eight_bits(opened))
+                yield opened
+    except InputError:
+        raise
     except (FileNotFoundError, IsADirectoryError) as error:
         raise InputError(f"expected a picture at {shown}, but there is no such file") from error
     except UnidentifiedImageError as error:
@@ -61,23 +87,5 @@ def open_picture(picture: Picture, *, name: str | None = None) -> Image.Image:
         raise InputError(f"{shown} is a damaged picture: {error}") from error
 
 
-def picture_tensor(image: Image.Image, *, size: int) -> Tensor:
-    """The square in the middle at ``size x size`` pixels, (3, size, size) in 0..255 (uint8).
-
-    What is transparent becomes white.
-
-    >>> picture_tensor(Image.new("RGBA", (8, 4)), size=2).unique()
-    tensor([255], dtype=torch.uint8)
-    """
-    if image.has_transparency_data:
-        layer = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", layer.size, "white"), layer)
-    fitted = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BICUBIC)
-    return torch.from_numpy(np.array(fitted)).permute(2, 0, 1).contiguous()
-
-
-def _eight_bits(image: Image.Image) -> Image.Image:
-    """Grey of 16 bits brought to 8, where Pillow's own conversion would cut it off at 255."""
-    if not image.mode.startswith("I;16"):
-        return image
-    return Image.fromarray((np.asarray(image).astype(np.uint16) // 257).astype(np.uint8))
+def _shown(picture: str | Path | bytes, name: str | None) -> str:
+    return name or ("the file" if isinstance(picture, bytes) else str(picture))

@@ -130,11 +130,10 @@ def find_image(
     size: int | None = None,
 ) -> SearchHits:
     """``search_image`` without ``check_maker``, which reads all the model's weights."""
-    opened = open_picture(picture)
     search = index.search_alike if index.holds == "images" else index.search
-    hits = _hits(index, search(embed_images(model, [opened], size=size), k))
+    hits = _hits(index, search(embed_images(model, [picture], size=size), k))
     shown = str(picture) if isinstance(picture, str | Path) else "a picture"
-    return SearchHits(shown, hits, picture=opened)
+    return SearchHits(shown, hits, picture=open_picture(picture))
 
 
 def find_like(index: EmbeddingIndex, number: int, k: int = 10) -> SearchHits:
