@@ -245,6 +245,7 @@ def test_the_page_loads_nothing_from_elsewhere(client: TestClient) -> None:
         assert address.startswith(("/", "data:")), address
         assert not address.startswith("//")
     assert "a red cat" in text
+    assert 'type="file"' in text
 
 
 def test_markup_in_queries_and_names_is_text(client: TestClient) -> None:
@@ -273,6 +274,7 @@ def test_models_on_features_search_by_words_and_say_what_they_cannot(folder: Pat
     assert len(client.get("/api/search?q=red").json()["hits"]) == 2
     assert len(client.get("/api/search?like=0").json()["hits"]) == 1
     assert "4 features" in _upload(client, _picture()).json()["error"]
+    assert 'type="file"' not in client.get("/").text
 
 
 def test_an_empty_index_and_one_of_captions_have_pages_too(model: JointEmbedding) -> None:

@@ -62,14 +62,15 @@ class SearchHits:
 
     def save_html(self, path: str | Path) -> None:
         """A page that carries small copies of its pictures and loads nothing."""
-        asked = f"<h1>“{escape(self.query)}”</h1>"
+        title = f"Most like {self.query}" if self.like else f"“{self.query}”"
+        asked = f"<h1>{escape(title)}</h1>"
         if self.picture is not None:
             shown = picture_uri(self.picture, longest=THUMBNAIL)
             asked = f'<h1>Pictures like this</h1><p><img src="{shown}" alt="the query"></p>'
-        number = "nothing" if not self.hits else f"the best {len(self.hits)}, best first"
+        number = f"The best {len(self.hits)}, best first" if self.hits else "Nothing was found"
         body = f'{asked}<p class="lede">{number}</p><div class="gallery">{self._figures()}</div>'
         with writing(path) as partial:
-            partial.write_text(page(f"strop: {self.query}", body), encoding="utf-8")
+            partial.write_text(page(title, body), encoding="utf-8")
 
     def _repr_html_(self) -> str:
         return f'{NOTEBOOK_STYLE}<div class="strop-hits">{self._figures()}</div>'

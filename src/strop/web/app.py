@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import random
 import secrets
 import threading
 import time
@@ -11,6 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from strop.retrieval.encoders import PrecomputedFeatures
 from strop.retrieval.hits import SearchHits
 from strop.retrieval.index import EmbeddingIndex
 from strop.retrieval.model import JointEmbedding
@@ -124,6 +126,9 @@ def create_app(
             "results.html",
             answer=answer,
             place=searcher.place,
+            names=index.names,
+            some=random.sample(range(len(index)), min(len(index), k)) if answer is None else (),
+            pictures=index.root is not None and index.holds == "images",
             total=len(index),
             query_picture=None if query is None else picture_uri(query, longest=THUMBNAIL),
         )
@@ -135,9 +140,12 @@ def create_app(
             "search.html",
             title=title,
             query=request.query_params.get("q", ""),
+            asked=asks,
             examples=examples,
             total=len(index),
             limit=upload_limit,
+            holds="pictures" if index.holds == "images" else "captions",
+            uploads=not isinstance(model.image_encoder, PrecomputedFeatures),
             results=await in_thread(shown, answer),
         )
         head = f"<style>{STYLE}</style>\n<script>{SCRIPT}</script>\n"

@@ -5,6 +5,7 @@ document.addEventListener("DOMContentLoaded", () => {
     ["ask", "upload", "results", "drop", "q", "picture"].map((id) => document.getElementById(id));
   let latest = 0;
   page.classList.add("scripted");
+  words.setSelectionRange(words.value.length, words.value.length);
 
   function say(sentence) {
     const line = document.createElement("p");
@@ -36,6 +37,29 @@ document.addEventListener("DOMContentLoaded", () => {
     window.scrollTo({ top: 0 });
   }
 
+  ask.addEventListener("submit", (event) => {
+    event.preventDefault();
+    if (words.value.trim()) follow(new URLSearchParams({ q: words.value }).toString());
+  });
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("a[href^='/?']");
+    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+    event.preventDefault();
+    follow(link.getAttribute("href").slice(2));
+  });
+  window.addEventListener("popstate", () => {
+    if (location.search) follow(location.search.slice(1), false);
+    else location.reload();
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "/" && document.activeElement !== words) {
+      event.preventDefault();
+      words.select();
+    }
+  });
+
+  if (!upload) return; // the model takes no pictures
+
   function byPicture(picture) {
     if (!picture) return;
     if (picture.type && !picture.type.startsWith("image/")) {
@@ -53,30 +77,10 @@ document.addEventListener("DOMContentLoaded", () => {
     file.value = "";
   }
 
-  ask.addEventListener("submit", (event) => {
-    event.preventDefault();
-    if (words.value.trim()) follow(new URLSearchParams({ q: words.value }).toString());
-  });
-  document.addEventListener("click", (event) => {
-    const link = event.target.closest("a[href^='/?']");
-    if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
-    event.preventDefault();
-    follow(link.getAttribute("href").slice(2));
-  });
-  window.addEventListener("popstate", () => {
-    if (location.search) follow(location.search.slice(1), false);
-    else location.reload();
-  });
   file.addEventListener("change", () => byPicture(file.files[0]));
   document.addEventListener("paste", (event) => {
     const pasted = [...event.clipboardData.files][0];
     if (pasted) byPicture(pasted);
-  });
-  document.addEventListener("keydown", (event) => {
-    if (event.key === "/" && document.activeElement !== words) {
-      event.preventDefault();
-      words.select();
-    }
   });
 
   const carriesFiles = (event) => event.dataTransfer.types.includes("Files");
