@@ -120,16 +120,26 @@ class _ConvNorm(nn.Module):
         linear: bool = False,
     ) -> None:
         super().__init__()
-        self.conv = nn.Conv2d(before, after, kernel, stride=stride, groups=groups, bias=False)
+        self.conv = nn.Conv2d(
+            before,
+            after,
+            kernel,
+            stride=stride,
+            padding=kernel // 2 if stride == 1 else 0,
+            groups=groups,
+            bias=False,
+        )
         self.norm = nn.BatchNorm2d(after, eps=1e-3, momentum=0.01)
         self.linear = linear
         nn.init.kaiming_normal_(self.conv.weight, mode="fan_out")
 
     def forward(self, maps: Tensor) -> Tensor:
         kernel, stride = self.conv.kernel_size[0], self.conv.stride[0]
-        above, below = _same_padding(maps.shape[2], kernel, stride)
-        left, right = _same_padding(maps.shape[3], kernel, stride)
-        maps = self.norm(self.conv(F.pad(maps, (left, right, above, below))))
+        if stride > 1:
+            above, below = _same_padding(maps.shape[2], kernel, stride)
+            left, right = _same_padding(maps.shape[3], kernel, stride)
+            maps = F.pad(maps, (left, right, above, below))
+        maps = self.norm(self.conv(maps))
         return maps if self.linear else F.relu6(maps)
 
 
