@@ -162,7 +162,7 @@ class PackedTokenizer:
         """The tokeniser of a model by hub name or folder; ``config`` is the model's own."""
         try:
             tokenizer = _transformers().AutoTokenizer.from_pretrained(name)
-        except (OSError, ValueError, ImportError) as error:
+        except (OSError, ValueError, ImportError, KeyError) as error:
             raise InputError(
                 f"transformers cannot load the tokeniser of {name!r}: "
                 f"{' '.join(str(error).split())[:300]}"
