@@ -179,6 +179,24 @@ def nan_in_the_second() -> str:
     return str(caught.value)
 
 
+def stop_asked_by_the_second() -> tuple[int, str]:
+    def hook(state: TrainingState) -> None:
+        if state.step == 2 and distributed.rank() == 1:
+            state.stop("seen by one process alone")
+
+    model = make_pairs_model()
+    result = fit(
+        model,
+        pair_batches(),
+        mean_loss,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        settings=LoopSettings(epochs=5),
+        on_step=hook,
+        progress="quiet",
+    )
+    return result.steps, result.reason
+
+
 def hold(run: RunFolder, sender: Any) -> None:
     with occupied(run):
         sender.send("held")

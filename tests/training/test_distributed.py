@@ -104,6 +104,11 @@ def test_a_loss_that_is_not_finite_in_one_process_stops_all() -> None:
     assert "not finite at step 0" in first
 
 
+def test_a_stop_asked_in_one_process_stops_all_at_the_same_step() -> None:
+    outcomes = in_processes(jobs.stop_asked_by_the_second)
+    assert outcomes == [(2, "seen by one process alone")] * 2
+
+
 def test_torchrun_gives_the_run_of_one_process(tmp_path: Path) -> None:
     expected = torchrun_job.main(tmp_path / "one")
     path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])

@@ -147,6 +147,21 @@ def test_every_group_follows_the_schedule_from_its_own_rate() -> None:
     assert decays == {"rest": 0.0, "4": 0.5}
 
 
+def test_the_optimizer_gets_its_own_rates_back() -> None:
+    """Or a second fit would start from where the schedule of the first had ended."""
+    model = make_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=torch.tensor(0.1))
+    for _ in range(2):
+        result = quiet_fit(
+            model,
+            optimizer=optimizer,
+            schedule=Cosine(total=12),
+            settings=LoopSettings(epochs=2, record_every=1),
+        )
+        assert result.records[0]["learning_rate"] == pytest.approx(0.1)
+        assert float(optimizer.param_groups[0]["lr"]) == pytest.approx(0.1)
+
+
 @pytest.mark.parametrize(("mode", "best_epoch"), [("max", 1), ("min", 2)])
 def test_best_snapshot_is_that_of_the_best_epoch(
     tmp_path: Path, mode: Any, best_epoch: int

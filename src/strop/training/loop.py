@@ -90,6 +90,7 @@ def fit(
             loop.start(trackers if first else ())
             loop.train(source)
         finally:
+            loop.update.set_learning_rates(1.0)  # the optimizer's own, for whoever uses it next
             loop.display.stop()
             loop.records.close()
     if loop.interrupt.name is not None:
@@ -232,6 +233,8 @@ class _Loop:
         hook = self.hooks[name]
         if hook is not None:
             hook(self.state)
+            reasons = distributed.gather_objects(self.state.stop_reason)
+            self.state.stop_reason = next((reason for reason in reasons if reason), None)
 
     def record(self, event: str, values: Mapping[str, Any]) -> None:
         self.state.seconds = time.monotonic() - self.began
@@ -241,7 +244,7 @@ class _Loop:
     def keep_best(self) -> None:
         weights, run = self.state.model.state_dict(), self.run
         if run is None:
-            self.snapshot = {name: weight.detach().clone() for name, weight in weights.items()}
+            self.snapshot = {k: v.detach().to("cpu", copy=True) for k, v in weights.items()}
         else:
             notes = {"metric": self.settings.best, **vars(self.state.best)}
             distributed.from_first_rank(lambda: save_weights(run.best, weights, notes=notes))
