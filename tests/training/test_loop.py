@@ -120,6 +120,24 @@ def test_mixed_precision_runs_the_forward_pass_in_that_type_and_learns(precision
     assert result.validation["accuracy"] > 0.8
 
 
+def test_the_scale_of_fp16_touches_neither_the_norm_nor_the_clipping() -> None:
+    norms, moves = {}, {}
+    for precision in ("fp32", "fp16"):
+        model = make_model(dropout=0.0)
+        before = model[0].weight.detach().clone()
+        result = quiet_fit(
+            model,
+            optimizer=torch.optim.SGD(model.parameters(), lr=1.0),
+            settings=LoopSettings(
+                epochs=1, max_steps=1, record_every=1, precision=precision, clip_norm=0.1
+            ),
+        )
+        norms[precision] = result.records[0]["gradient_norm"]
+        moves[precision] = model[0].weight.detach() - before
+    assert norms["fp16"] == pytest.approx(norms["fp32"], rel=1e-2)
+    torch.testing.assert_close(moves["fp16"], moves["fp32"], rtol=0.05, atol=1e-3)
+
+
 def test_infinite_fp16_gradients_shrink_the_scale_and_spare_the_weights() -> None:
     model = make_model(dropout=0.0)
     before = {k: v.clone() for k, v in model.named_parameters()}
