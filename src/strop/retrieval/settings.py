@@ -36,7 +36,7 @@ class TrainSettings:
     pool: Literal["last", "mean", "max"] = "max"
     """Which of the GRU's states stand for the caption."""
     word_dropout: float = 0.4
-    min_count: int = 4
+    min_count: int = 1
     """Words seen less often in the training captions are one unknown word."""
     glove: str | None = None
     """A file of word vectors to start from."""
@@ -53,6 +53,8 @@ class TrainSettings:
     """Of `topk`."""
     warmup_sum_epochs: int = 0
     """Epochs of SH before `mining` takes over (thesis section 3.3.3)."""
+    anneal_epochs: int = 0
+    """Epochs over which `topk` or `softmax` grow from soft to the hardness asked for."""
     margin: float = 0.2
     similarity: SimilarityName = "cosine"
     mask_same_image: bool = True
@@ -88,6 +90,7 @@ THESIS = TrainSettings(
     bidirectional=False,
     pool="last",
     word_dropout=0.0,
+    min_count=4,
     mining="max",
     batch_size=128,
     learning_rate=2e-4,

@@ -1,5 +1,6 @@
 """Training a joint embedding: from image-caption data to a folder with a model in it."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,13 @@ from strop.retrieval.collapse import CollapseDetector
 from strop.retrieval.evaluate import evaluate, headline
 from strop.retrieval.losses import contrastive_hinge_loss, info_nce_loss
 from strop.retrieval.metrics import RetrievalScores
-from strop.retrieval.mining import MiningName
+from strop.retrieval.mining import SoftmaxHinges, TopKHinges, mining_from_name
+from strop.retrieval.mining_schedules import (
+    AnnealedTemperature,
+    AnnealedTopK,
+    HardnessSchedule,
+    WarmStart,
+)
 from strop.retrieval.model import JointEmbedding
 from strop.retrieval.pairs import PairBatch
 from strop.retrieval.settings import TrainSettings
@@ -94,7 +101,7 @@ def train_embedding(
             batch_size=min(settings.batch_size, len(parts.pairs)),
             seed=settings.seed,
         )
-        objective = Objective(settings)
+        objective = Objective(settings, steps_per_epoch=len(batches))
         history = fit(
             parts.model,
             batches,
@@ -125,10 +132,17 @@ def train_embedding(
 class Objective:
     """The loss of a batch at the hardness that the epoch asks for, and a watch for collapse."""
 
-    def __init__(self, settings: TrainSettings) -> None:
+    def __init__(self, settings: TrainSettings, *, steps_per_epoch: int) -> None:
         self.settings = settings
-        self.mining: MiningName = "sum" if settings.warmup_sum_epochs else settings.mining
-        self.detector = CollapseDetector(margin=settings.margin)
+        self.hardness = _hardness(settings)
+        self.mining = self.hardness(0)
+        nce = settings.loss == "info-nce"
+        self.detector = CollapseDetector(
+            margin=settings.temperature if nce else settings.margin,
+            similarity=settings.similarity,
+            window=min(100, max(20, steps_per_epoch)),
+            on_collapse="ignore",
+        )
         self.collapse: str | None = None
 
     def __call__(self, model: nn.Module, batch: PairBatch) -> tuple[Tensor, dict[str, Tensor]]:
@@ -137,6 +151,8 @@ class Objective:
             gather_with_gradient(part.float()) for part in model(batch.images, batch.tokens)
         )
         ids = gather_with_gradient(batch.image_ids) if settings.mask_same_image else None
+        if settings.on_collapse != "ignore":
+            self.detector.update(images, captions, ids)
         if settings.loss == "info-nce":
             return info_nce_loss(
                 images,
@@ -152,8 +168,6 @@ class Objective:
                 captions,
                 margin=settings.margin,
                 mining=self.mining,
-                k=settings.k,
-                temperature=settings.temperature,
                 similarity=settings.similarity,
                 image_ids=ids,
                 reduction="sum",
@@ -161,12 +175,36 @@ class Objective:
         raise InputError(f"loss must be 'hinge' or 'info-nce', but is {settings.loss!r}")
 
     def follow(self, state: TrainingState) -> None:
-        """SH for the first epochs, then what was asked for (thesis section 3.3.3)."""
-        warm = state.epoch < self.settings.warmup_sum_epochs
-        self.mining = "sum" if warm else self.settings.mining
+        """Take the hardness that the epoch asks for."""
+        self.mining = self.hardness(state.epoch)
 
     def watch(self, state: TrainingState) -> None:
         """Stop a collapsed run, or say so once."""
+        if self.collapse is not None or self.detector.collapse is None:
+            return
+        self.collapse = str(self.detector.collapse)
+        if self.settings.on_collapse == "stop":
+            state.stop(self.collapse)
+        else:
+            warnings.warn(self.collapse, stacklevel=2)
+
+
+def _hardness(settings: TrainSettings) -> HardnessSchedule:
+    """The mining of each epoch: as asked, after epochs of SH, or growing harder on the way."""
+    final = mining_from_name(settings.mining, k=settings.k, temperature=settings.temperature)
+    if settings.warmup_sum_epochs:
+        return WarmStart(epochs=settings.warmup_sum_epochs, then=final)
+    if not settings.anneal_epochs:
+        return lambda epoch: final
+    if isinstance(final, TopKHinges):
+        return AnnealedTopK(
+            start=settings.batch_size - 1, stop=final.k, epochs=settings.anneal_epochs
+        )
+    if isinstance(final, SoftmaxHinges):
+        return AnnealedTemperature(start=1.0, stop=final.temperature, epochs=settings.anneal_epochs)
+    raise InputError(
+        f"anneal_epochs makes 'topk' or 'softmax' harder, but mining is {settings.mining!r}"
+    )
 
 
 def _optimizer(model: JointEmbedding, settings: TrainSettings) -> AdamW:

@@ -1,0 +1,122 @@
+"""The thesis's presets and the default on Flickr8k, over seeds.
+
+    STROP_DATA=FOLDER python benchmarks/retrieval_flickr8k.py [--seeds 5] [--at-once 6] [--out FILE]
+
+Needs flickr8k under STROP_DATA: captions.txt, the split lists, and features_resnet50.npz,
+features_efficientnet_lite0.npz (frozen networks). 6,000 / 1,000 / 1,000 images, 5 captions each;
+recalls of the test images by the weights with the best sum of recalls on the validation images.
+`--sentences FOLDER` (a sentence encoder of transformers) adds the run that fine-tunes it.
+"""
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from side_by_side import run_jobs, table, write
+
+from strop.data import find_data
+from strop.retrieval.evaluate import evaluate
+from strop.retrieval.sets import DataSettings, load_part
+from strop.retrieval.settings import PRESETS, TrainSettings
+from strop.retrieval.train import train_embedding
+
+RESNET = ("features_resnet50.npz",)
+BOTH = ("features_resnet50.npz", "features_efficientnet_lite0.npz")
+DEFAULT = PRESETS["default"]
+
+RUNS: dict[str, tuple[TrainSettings, tuple[str, ...]]] = {
+    "VSE0 (preset vse0)": (PRESETS["vse0"], RESNET),
+    "VSE++ (preset vse++)": (PRESETS["vse++"], RESNET),
+    "SH, both normalised": (replace(PRESETS["vse++"], mining="sum"), RESNET),
+    "SH for 2 epochs, then MH": (replace(PRESETS["vse++"], warmup_sum_epochs=2), RESNET),
+    "Order0 (preset order0)": (PRESETS["order0"], RESNET),
+    "Order++ (preset order++)": (PRESETS["order++"], RESNET),
+    "default": (DEFAULT, RESNET),
+    "default with SH": (replace(DEFAULT, mining="sum"), RESNET),
+    "default with MH": (replace(DEFAULT, mining="max"), RESNET),
+    "default, both features": (DEFAULT, BOTH),
+}
+
+
+def with_sentences(folder: str) -> TrainSettings:
+    """The default with a pretrained sentence encoder, fine-tuned, in place of the GRU."""
+    return replace(
+        DEFAULT,
+        caption_encoder=f"transformers:{folder}",
+        learning_rate=1e-3,
+        finetune_rate=0.1,
+        epochs=15,
+        precision="bf16",
+    )
+
+
+def train_and_test(name: str, seed: int, sentences: str | None) -> dict[str, Any]:
+    """One training; its recalls on the test images and, by epoch, on the validation images."""
+    if name in RUNS:
+        settings, features = RUNS[name]
+    else:
+        settings, features = with_sentences(str(sentences)), BOTH
+    place = find_data("flickr8k")
+    reading = DataSettings(features=tuple(place / file for file in features))
+    train, validation, test = (
+        load_part(str(place / "captions.txt"), part, reading)
+        for part in ("train", "validation", "test")
+    )
+    settings = replace(settings, seed=seed)
+    trained = train_embedding(train, validation, settings=settings, progress="quiet")
+    scores = evaluate(trained.model, test)
+    return {
+        "run": name,
+        "seed": seed,
+        "collapsed": trained.collapse is not None,
+        "seconds": trained.history.seconds,
+        "best_epoch": None if trained.history.best is None else trained.history.best.epoch,
+        "epochs": [
+            [one["i2t_r1"], one["t2i_r1"], one["rsum"]]
+            for one in trained.history.records
+            if one["event"] == "validation"
+        ],
+        **scores.to_dict(),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--at-once", type=int, default=1, help="trainings at a time on the device")
+    parser.add_argument("--runs", nargs="*", default=list(RUNS))
+    parser.add_argument("--sentences", help="a folder of a sentence encoder of transformers")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--job", type=json.loads)
+    options = parser.parse_args()
+    if options.job:
+        print(json.dumps(train_and_test(**options.job)))
+        return
+    runs = [
+        *options.runs,
+        *(["both features, sentence encoder fine-tuned"] if options.sentences else []),
+    ]
+    jobs = [
+        {"name": name, "seed": seed, "sentences": options.sentences}
+        for seed in range(options.seeds)
+        for name in runs
+    ]
+    results = run_jobs(__file__, jobs, at_once=options.at_once)
+    write(options.out, results)
+    columns = []
+    for way, arrow in (("image_to_text", "i→t"), ("text_to_image", "t→i")):
+        columns += [
+            (f"{arrow} R@{k}", lambda one, way=way, k=k: one[way]["recall"][k])
+            for k in ("1", "5", "10")
+        ]
+        columns.append((f"{arrow} Med r", lambda one, way=way: one[way]["median_rank"]))
+    chosen = [(name, [one for one in results if one["run"] == name]) for name in runs]
+    print(table(chosen, columns))
+
+
+if __name__ == "__main__":
+    main()

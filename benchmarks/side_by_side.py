@@ -1,0 +1,72 @@
+"""What the benchmarks share: many trainings at a time on one device, means with intervals."""
+
+import json
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+# Two-sided 95 % points of Student's t for 1 to 10 degrees of freedom.
+STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+def run_jobs(
+    script: str, jobs: Sequence[dict[str, Any]], *, at_once: int, extra: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """``script --job JSON`` for each job, so many at a time; the last line each prints is JSON."""
+    waiting = list(jobs)
+    running: list[tuple[dict[str, Any], subprocess.Popen[str]]] = []
+    results = []
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            job = waiting.pop(0)
+            command = [sys.executable, script, *extra, "--job", json.dumps(job)]
+            running.append((job, subprocess.Popen(command, stdout=subprocess.PIPE, text=True)))
+        time.sleep(0.2)
+        for job, process in [pair for pair in running if pair[1].poll() is not None]:
+            running.remove((job, process))
+            printed = process.stdout.read() if process.stdout else ""
+            if process.returncode:
+                raise SystemExit(f"the job {job} failed:\n{printed}")
+            results.append(json.loads(printed.strip().splitlines()[-1]))
+            print(".", end="", flush=True, file=sys.stderr)
+    print(file=sys.stderr)
+    return results
+
+
+def mean_and_interval(values: Iterable[float]) -> tuple[float, float]:
+    """The mean and half the width of its 95 % interval (Student's t over seeds)."""
+    numbers = list(values)
+    mean = sum(numbers) / len(numbers)
+    if len(numbers) < 2:
+        return mean, math.nan
+    variance = sum((number - mean) ** 2 for number in numbers) / (len(numbers) - 1)
+    return mean, STUDENT[len(numbers) - 2] * math.sqrt(variance / len(numbers))
+
+
+def write(path: Path | None, results: Any) -> None:
+    """The raw numbers, one file."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(results, indent=1) + "\n")
+
+
+def table(
+    rows: Sequence[tuple[str, Sequence[dict[str, Any]]]],
+    columns: Sequence[tuple[str, Callable[[dict[str, Any]], float]]],
+) -> str:
+    """A Markdown table of means with intervals: one row for each method, over its seeds."""
+    lines = [
+        "| | " + " | ".join(name for name, _ in columns) + " |",
+        "|---|" + "---|" * len(columns),
+    ]
+    for name, results in rows:
+        cells = []
+        for _, value in columns:
+            mean, half = mean_and_interval(map(value, results))
+            cells.append(f"{mean:.1f}" if math.isnan(half) else f"{mean:.1f} ± {half:.1f}")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
