@@ -174,7 +174,8 @@ def occupied(run: RunFolder | None) -> Iterator[None]:
 
 def _take(lock: BinaryIO, path: Path) -> None:
     # A lock of the process, not of the open file: the workers of a killed run do not inherit it,
-    # and the system frees it however the process ends. Windows has none, and goes without.
+    # and the system frees it however the process ends. Windows and some network file systems have
+    # none, and go without.
     if fcntl is not None:
         try:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,6 +183,8 @@ def _take(lock: BinaryIO, path: Path) -> None:
             raise InputError(
                 f"another process is training in {path}: wait for it or stop it"
             ) from error
+        except OSError:
+            pass
     for pattern in (".*.partial*", ".tmp??????"):  # of strop.support.writing, and of safetensors
         for partial in path.glob(pattern):
             partial.unlink(missing_ok=True)
