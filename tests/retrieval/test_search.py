@@ -1,6 +1,7 @@
 """Pictures are found by words and by picture, and broken ones are named, not fatal."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -10,9 +11,16 @@ from strop.data import ImageFiles, TensorImages, Vocabulary
 from strop.retrieval.embedding import embed_captions, embed_images
 from strop.retrieval.encoders import BagOfWords, PrecomputedFeatures, SmallConvNet
 from strop.retrieval.index import EmbeddingIndex
+from strop.retrieval.index_engines import Exact
 from strop.retrieval.model import JointEmbedding
 from strop.retrieval.pictures import find_pictures, open_picture, picture_tensor
-from strop.retrieval.search import build_index, search_image, search_text, update_index
+from strop.retrieval.search import (
+    build_index,
+    index_pictures,
+    search_image,
+    search_text,
+    update_index,
+)
 from strop.support import InputError
 
 COLOURS = ("red", "lime", "blue", "yellow", "white", "black", "purple")
@@ -100,6 +108,35 @@ def test_updating_follows_the_folder(model: JointEmbedding, folder: Path) -> Non
     again = build_index(model, folder).index
     order = [again.names.index(name) for name in index.names]
     assert torch.allclose(index.embeddings, again.embeddings[order], atol=1e-6)
+
+
+def test_indexing_again_embeds_only_what_is_new(
+    model: JointEmbedding, folder: Path, tmp_path: Path
+) -> None:
+    embedded: list[int] = []
+
+    def run(**options: Any) -> EmbeddingIndex:
+        embedded.clear()
+        index_pictures(
+            model,
+            options.pop("pictures", folder),
+            tmp_path / "index",
+            report=lambda done, total: embedded.append(total),
+            **options,
+        )
+        return EmbeddingIndex.load(tmp_path / "index", fingerprint=model.fingerprint())
+
+    assert len(run()) == embedded[-1] == len(COLOURS)
+    assert len(run()) == len(COLOURS)
+    assert embedded == []
+    assert run(engine=Exact(scores_at_once=9)).engine == Exact(scores_at_once=9)
+    assert embedded[-1] == len(COLOURS)
+    assert len(run(pictures=folder / "deep")) == embedded[-1] == 3
+    with torch.no_grad():
+        model.image_projection.bias += 1
+    assert len(run(pictures=folder / "deep")) == embedded[-1] == 3
+    (tmp_path / "index" / "index.json").write_text("torn")
+    assert len(run()) == embedded[-1] == len(COLOURS)
 
 
 def test_embedding_changes_nothing_in_the_model(model: JointEmbedding) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from strop.retrieval.embedding import Report, embed_captions, embed_images
 from strop.retrieval.hits import Hit, SearchHits
 from strop.retrieval.index import EmbeddingIndex, SearchResult
-from strop.retrieval.index_engines import Engine, EngineName
+from strop.retrieval.index_engines import Engine, EngineName, engine_from_name
 from strop.retrieval.model import JointEmbedding
 from strop.retrieval.pictures import Picture, find_pictures, open_picture
 from strop.support import InputError
@@ -90,6 +90,35 @@ def update_index(
     index.remove(known.difference(found))
     index.add(vectors, [name for name in came if name not in skipped])
     return Indexing(index, tuple(skipped.items()))
+
+
+def index_pictures(
+    model: JointEmbedding,
+    pictures: str | Path,
+    place: str | Path,
+    *,
+    size: int | None = None,
+    engine: Engine | EngineName = "exact",
+    batch_size: int = 64,
+    report: Report | None = None,
+) -> Indexing:
+    """Index a folder of pictures in the folder ``place``; called again, embed only what is new.
+
+    What was indexed there of another folder, by another model, or for another engine is replaced.
+    """
+    try:
+        index = EmbeddingIndex.load(place, fingerprint=model.fingerprint())
+        fits = index.root == Path(pictures).resolve() and index.engine == engine_from_name(engine)
+    except InputError:  # there is none, or none that this model can use
+        fits = False
+    if fits:
+        done = update_index(model, index, size=size, batch_size=batch_size, report=report)
+    else:
+        done = build_index(
+            model, pictures, size=size, engine=engine, batch_size=batch_size, report=report
+        )
+    done.index.save(place)
+    return done
 
 
 def search_text(
