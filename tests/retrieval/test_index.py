@@ -18,8 +18,11 @@ from strop.support import InputError
 SIMILARITIES = ("cosine", "dot", "order", "order-abs")
 
 
-def _index(count: int = 30, dim: int = 6, **arguments: object) -> EmbeddingIndex:
-    embeddings = torch.randn(count, dim, generator=torch.Generator().manual_seed(count))
+def _index(
+    count: int = 30, dim: int = 6, *, device: str = "cpu", **arguments: object
+) -> EmbeddingIndex:
+    generator = torch.Generator().manual_seed(count)
+    embeddings = torch.randn(count, dim, generator=generator).to(device)
     names = [f"{number}.jpg" for number in range(count)]
     options = {"model_fingerprint": "abc", **arguments}
     return EmbeddingIndex.build(embeddings, names, **options)  # type: ignore[arg-type]
@@ -98,6 +101,22 @@ def test_more_like_this_finds_the_thing_itself_first(
     result = index.search_alike(stored, k=1)
     assert result.indices.flatten().tolist() == list(range(25))
     assert torch.allclose(result.scores, torch.ones(25, 1))
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("engine", ["exact", "faiss"])
+def test_embeddings_of_a_gpu_are_searched_alike(engine: str, tmp_path: Path) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    if engine == "faiss":
+        pytest.importorskip("faiss")
+    queries = torch.randn(3, 6, device="cuda")
+    there = _index(device="cuda", engine=engine)
+    assert there.search(queries, 4).names == _index().search(queries.cpu(), 4).names
+    there.add(queries, ["a", "b", "c"])
+    there.save(tmp_path)
+    loaded = EmbeddingIndex.load(tmp_path, device="cuda")
+    assert loaded.search_alike(queries, 1).names == [["a"], ["b"], ["c"]]
 
 
 def test_more_than_there_are_gives_all() -> None:

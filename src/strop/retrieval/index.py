@@ -70,7 +70,8 @@ class EmbeddingIndex:
                 f"{type(engine).__name__} finds neighbours by the cosine, but this model scores by "
                 f"{similarity!r}, for which its shortcuts do not hold: use engine='exact'"
             )
-        self.embeddings = prepared
+        # FAISS and Milvus work on the CPU; exact search works where the embeddings lie.
+        self.embeddings = prepared if isinstance(engine, Exact) else prepared.cpu()
         self.names = list(names)
         self.model_fingerprint = model_fingerprint
         self.similarity = similarity
