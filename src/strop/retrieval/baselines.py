@@ -10,7 +10,7 @@ from torch import Tensor
 
 from strop.retrieval.losses import Reduction
 from strop.retrieval.mining_candidates import gather_candidates
-from strop.retrieval.similarity import InnerProduct
+from strop.retrieval.similarity import InnerProduct, at_least_float32
 from strop.support import InputError
 
 
@@ -42,7 +42,7 @@ def pairwise_hinge_loss(
         images, captions, similarity=InnerProduct(), image_ids=image_ids, negatives=None
     )
     batch = candidates.batch
-    scores = candidates.similarity.matrix(candidates.images, candidates.captions).float()
+    scores = at_least_float32(candidates.similarity.matrix(candidates.images, candidates.captions))
     squared = (2 - 2 * scores).clamp(min=0)
     # Where two points coincide the distance has no gradient; zero is one of its subgradients.
     apart = squared > 0

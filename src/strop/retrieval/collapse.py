@@ -1,9 +1,9 @@
 """Telling that a joint space has collapsed to a point, while it is still the first epoch.
 
-Measured on trainings that start slowly and on trainings that collapse: in both, similarities draw
-together until their spread is a hundredth of the margin and the loss stands at the value it has
-when all are equal. What differs is order. In a slow start a positive still beats a random negative
-in six to nine of ten cases, and the spread grows again; in a collapse it is a coin toss.
+Trainings that start slowly and trainings that collapse look alike: similarities draw together until
+their spread is a hundredth of the margin, and the loss stands at the value it has when all are
+equal. What differs is order: in a slow start a positive still beats a random negative in six to
+nine of ten cases, and more and more often; in a collapse it is a coin toss.
 """
 
 import warnings
@@ -18,6 +18,8 @@ from strop.retrieval.losses import Reduction
 from strop.retrieval.mining import Mining, MiningName, mining_from_name
 from strop.retrieval.similarity import Similarity, SimilarityName, similarity_from_name
 from strop.support import InputError, StropError
+
+RISE = 0.02  # in the share of wins from one half of the window to the next: order is coming
 
 
 def collapsed_loss(
@@ -72,8 +74,8 @@ class CollapseDetector:
     """Watches the embeddings of each step, at the cost of two products of B pairs.
 
     Fires when, over the last ``window`` steps, the similarities of negatives spread by less than
-    ``spread`` margins, do not spread more than they did, and positives win against random negatives
-    in less than the share ``wins`` of cases, in both directions.
+    ``spread`` margins, positives win against random negatives in less than the share ``wins`` of
+    cases in both directions, and neither is on the rise.
 
     Args:
         margin: that of the loss (for InfoNCE, its temperature).
@@ -93,7 +95,7 @@ class CollapseDetector:
         margin: float = 0.2,
         similarity: SimilarityName | Similarity = "cosine",
         window: int = 100,
-        spread: float = 0.05,
+        spread: float = 0.01,
         wins: float = 0.575,
         on_collapse: Literal["stop", "warn", "ignore"] = "stop",
     ) -> None:
@@ -151,11 +153,13 @@ class CollapseDetector:
 
     def _verdict(self) -> Collapse | None:
         seen = torch.stack(list(self._seen)).double().cpu()
+        earlier, later = (part.mean(0) for part in seen.tensor_split(2))
         spread, *wins = seen.mean(0).tolist()
-        earlier, later = (part[:, 0].mean() for part in seen.tensor_split(2))
-        if spread < self.spread * self.margin and later <= earlier and max(wins) < self.wins:
-            return Collapse(self._steps, spread, max(wins), self.margin)
-        return None
+        flat = spread < self.spread * self.margin and max(wins) < self.wins
+        recovering = later[0] > earlier[0] or later[1:].max() > earlier[1:].max() + RISE
+        if recovering or not flat:
+            return None
+        return Collapse(self._steps, spread, max(wins), self.margin)
 
     def _act(self, collapse: Collapse) -> None:
         if self.on_collapse == "stop":
