@@ -170,7 +170,8 @@ def _draw_cell(figure: Any, cell: _Cell, left: float, top: float) -> None:
     for place, pixels in enumerate(cell.pictures):
         x = left + place * (side + GAP / 3)
         axes = figure.add_axes((x / width, (top - side) / total, side / width, side / total))
-        axes.imshow(pixels)  # of equal aspect: an oblong picture is not squashed into the square
+        smooth = "bicubic" if max(pixels.shape[:2]) < 200 else "auto"  # no blocks when enlarged
+        axes.imshow(pixels, interpolation=smooth, aspect="equal")  # never squashed to the square
         axes.set_xticks([])
         axes.set_yticks([])
         axes.spines[:].set_visible(place < len(cell.borders))

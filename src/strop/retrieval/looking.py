@@ -169,7 +169,7 @@ def similarity_distribution(
     *,
     label: str,
     images: Sequence[int],
-    bins: int = 100,
+    bins: int = 60,
     limits: tuple[float, float] = (-1.0, 1.0),
 ) -> SimilarityDistribution:
     """How similar captions are to fixed ``images``: others' captions and their own (figure 3.5).
