@@ -275,6 +275,7 @@ class TestPictures:
         assert torch.equal(picture_tensor(path, size=16), expected)
         assert torch.equal(picture_tensor(path.read_bytes(), size=16), expected)
 
+    @pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
     def test_too_many_pixels_are_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -1,6 +1,6 @@
 """Pictures from files, uploads or Pillow, as the image encoders take them."""
 
-import warnings
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
@@ -66,11 +66,12 @@ def picture_tensor(picture: Picture, *, size: int, name: str | None = None) -> T
 def _opened(picture: str | Path | bytes, name: str | None) -> Iterator[Image.Image]:
     shown = _shown(picture, name)
     try:
-        with warnings.catch_warnings():
-            # Pillow only warns at first; a picture of that size would fill the memory all the same.
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with Image.open(BytesIO(picture) if isinstance(picture, bytes) else picture) as opened:
-                yield opened
+        with Image.open(BytesIO(picture) if isinstance(picture, bytes) else picture) as opened:
+            # Pillow warns above its limit and refuses above twice that. Refused here is either;
+            # making the warning an error would not do, since filters are shared by all threads.
+            if opened.width * opened.height > (Image.MAX_IMAGE_PIXELS or math.inf):
+                raise Image.DecompressionBombError
+            yield opened
     except InputError:
         raise
     except (FileNotFoundError, IsADirectoryError) as error:
@@ -79,7 +80,7 @@ def _opened(picture: str | Path | bytes, name: str | None) -> Iterator[Image.Ima
         raise InputError(
             f"{shown} is not a picture in a format that can be read: give a JPEG, PNG or WebP file"
         ) from error
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError) as error:
+    except Image.DecompressionBombError as error:
         raise InputError(
             f"{shown} has more than {Image.MAX_IMAGE_PIXELS:,} pixels: make it smaller first"
         ) from error
