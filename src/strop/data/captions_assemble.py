@@ -129,11 +129,12 @@ def assemble(
     if not captions:
         raise InputError(f"expected images with captions, but {source} has none")
     names = tuple(captions)
+    cache = options.get("cache")
     files = ImageFiles(
         tuple(folder / name for name in names),
         size=options.get("size"),
         fit=options.get("fit", "crop"),
-        cache=None if options.get("cache") is None else Path(options["cache"] or ""),
+        cache=None if cache is None else Path(cache),
         threads=options.get("threads"),
     )
     texts = [[text.strip() for text in captions[name] if text.strip()] for name in names]

@@ -12,7 +12,7 @@ from torch import Tensor
 from strop.data.captions import ImageCaptions
 from strop.data.captions_assemble import part_name
 from strop.data.captions_tables import CAPTION_COLUMNS, IMAGE_COLUMNS
-from strop.data.image_files import Fit, decode_image, in_threads, picture_pixels
+from strop.data.image_files import Fit, decode_image, picture_pixels
 from strop.data.images import Indices, as_indices
 from strop.support import InputError, require
 
@@ -52,7 +52,7 @@ class DatasetImages:
         chosen = as_indices(indices, length=len(self), of="images").tolist()
         if not chosen:
             return torch.empty(0, 3, self.size or 0, self.size or 0, dtype=torch.uint8)
-        pictures = list(in_threads(self.__getitem__, chosen))
+        pictures = [self[index] for index in chosen]
         if len({picture.shape for picture in pictures}) > 1:
             raise InputError(
                 "expected pictures of one size in a batch, but they differ; read the dataset with "
