@@ -3,29 +3,23 @@
 Index letters: b the batch; row b of the images belongs to row b of the captions.
 """
 
-import warnings
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from strop.retrieval.losses_hinges import chosen_hinges, weighted_hinges
 from strop.retrieval.mining import (
-    ChoosingMining,
     MaxOfHinges,
     Mining,
     MiningName,
     SemiHardHinges,
     TopKHinges,
-    WeightedMining,
     mining_from_name,
 )
-from strop.retrieval.mining_candidates import (
-    Candidates,
-    choose_negatives,
-    gather_candidates,
-    random_subsets,
-)
+from strop.retrieval.mining_candidates import Candidates, gather_candidates, random_subsets
+from strop.retrieval.mining_gathered import with_other_processes
 from strop.retrieval.queue import NegativesLike, negatives_from
 from strop.retrieval.similarity import (
     Similarity,
@@ -33,7 +27,6 @@ from strop.retrieval.similarity import (
     at_least_float32,
     similarity_from_name,
 )
-from strop.retrieval.similarity_pairs import ChosenPairs
 from strop.support import InputError
 
 Reduction = Literal["mean", "sum"]
@@ -53,6 +46,7 @@ def contrastive_hinge_loss(
     negatives: NegativesLike | None = None,
     negative_set_size: int | None = None,
     generator: torch.Generator | None = None,
+    gather: bool = False,
 ) -> Tensor:
     """Hinge loss of each pair against its negatives in the batch, both ways.
 
@@ -82,6 +76,8 @@ def contrastive_hinge_loss(
             those without ids count as being of other images.
         negative_set_size: each query sees a random subset of its negatives of this size, drawn with
             ``generator`` (figure 3.6).
+        gather: take the batches of all other processes as negatives too. The mean over processes of
+            the losses, and of the gradients, is then that of one process with the whole batch.
 
     >>> images = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     >>> captions = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
@@ -93,12 +89,11 @@ def contrastive_hinge_loss(
     chosen_mining = mining_from_name(mining, k=k, temperature=temperature)
     if chosen_mining == TopKHinges(1):
         chosen_mining = MaxOfHinges()
+    extra, processes = negatives_from(negatives), 1
+    if gather:
+        extra, processes = with_other_processes(images, captions, image_ids, extra)
     candidates = gather_candidates(
-        images,
-        captions,
-        similarity=score,
-        image_ids=image_ids,
-        negatives=negatives_from(negatives),
+        images, captions, similarity=score, image_ids=image_ids, negatives=extra
     )
     caption_subset = image_subset = None
     if negative_set_size is not None:
@@ -114,80 +109,10 @@ def contrastive_hinge_loss(
             generator=generator,
         )
     if isinstance(chosen_mining, MaxOfHinges | SemiHardHinges):
-        loss = _chosen_hinges(candidates, chosen_mining, margin, caption_subset, image_subset)
+        loss = chosen_hinges(candidates, chosen_mining, margin, caption_subset, image_subset)
     else:
-        loss = _weighted_hinges(candidates, chosen_mining, margin, caption_subset, image_subset)
-    return _reduce(loss, len(images), reduction)
-
-
-def _chosen_hinges(
-    candidates: Candidates,
-    mining: ChoosingMining,
-    margin: float,
-    caption_subset: Tensor | None,
-    image_subset: Tensor | None,
-) -> Tensor:
-    captions, images = choose_negatives(
-        candidates, mining, caption_subset=caption_subset, image_subset=image_subset
-    )
-    if mining == MaxOfHinges():
-        _warn_without_negatives(captions.scores, images.scores)
-    positives = candidates.positives().detach()
-    to_captions = (margin - positives + captions.scores).relu()
-    to_images = (margin - positives + images.scores).relu()
-    with_caption, with_image = (to_captions > 0).to(positives), (to_images > 0).to(positives)
-    margins = margin * (with_caption + with_image).sum()
-    pairs = ChosenPairs(
-        own=-(with_caption + with_image),
-        caption=captions.index,
-        with_caption=with_caption,
-        image=images.index,
-        with_image=with_image,
-        total=to_captions.sum() + to_images.sum() - margins,
-    )
-    return margins + candidates.similarity.chosen_sum(candidates.images, candidates.captions, pairs)
-
-
-def _weighted_hinges(
-    candidates: Candidates,
-    mining: WeightedMining,
-    margin: float,
-    caption_subset: Tensor | None,
-    image_subset: Tensor | None,
-) -> Tensor:
-    """Linear in the scores wherever a hinge is open: sum_bn a_bn (margin - s_bb + s_bn).
-
-    So the coefficients a are found first, without gradient, and then the sum is taken with it.
-    """
-    size, batch, extra = candidates.batch_size, candidates.batch, candidates.extra_images
-    positives = candidates.positives()
-    everything = slice(0, len(candidates.captions))
-    with torch.no_grad():
-        to_captions = at_least_float32(candidates.negative_scores(batch, everything))
-        to_images = to_captions[:, :size]
-        if extra.stop > extra.start:
-            more = at_least_float32(candidates.negative_scores(extra, batch))
-            to_images = torch.cat([to_images, more])
-
-        def coefficients(scores: Tensor, subset: Tensor | None) -> Tensor:
-            violations = scores + (margin - positives.detach()[:, None])
-            if subset is not None:
-                violations.masked_fill_(~subset, -torch.inf)
-            return mining.weights(violations).masked_fill_(violations <= 0, 0.0)
-
-        _warn_without_negatives(to_captions, to_images)
-        on_captions = coefficients(to_captions, caption_subset)
-        on_images = coefficients(to_images.T, image_subset)
-        per_pair = on_captions.sum(1) + on_images.sum(1)
-        on_captions[:, :size] += on_images[:, :size].T
-        beyond = on_images[:, size:].T
-
-    images, captions, score = candidates.images, candidates.captions, candidates.similarity
-    loss = (per_pair * (margin - positives)).sum()
-    loss = loss + score.weighted_sum(images[batch], captions, on_captions)
-    if extra.stop > extra.start:
-        loss = loss + score.weighted_sum(images[extra], captions[batch], beyond)
-    return loss
+        loss = weighted_hinges(candidates, chosen_mining, margin, caption_subset, image_subset)
+    return _reduce(loss, len(images), reduction, processes)
 
 
 def info_nce_loss(
@@ -199,22 +124,29 @@ def info_nce_loss(
     reduction: Reduction = "mean",
     similarity: SimilarityName | Similarity = "cosine",
     negatives: NegativesLike | None = None,
+    gather: bool = False,
 ) -> Tensor:
     """Cross-entropy of finding each pair among its negatives, both ways.
 
     -sum_b log softmax_n(s(b, n) / temperature)_b over captions n, and the same over images.
     ``"mean"`` divides by the 2 B queries, as CLIP does. Captions of one image are no negatives.
+    ``negatives`` and ``gather`` as in ``contrastive_hinge_loss``.
 
     >>> same = torch.ones(4, 3)
     >>> round(info_nce_loss(same, same, temperature=0.1).exp().item(), 4)
     4.0
     """
+    extra_negatives, processes = negatives_from(negatives), 1
+    if gather:
+        extra_negatives, processes = with_other_processes(
+            images, captions, image_ids, extra_negatives
+        )
     candidates = gather_candidates(
         images,
         captions,
         similarity=similarity_from_name(similarity),
         image_ids=image_ids,
-        negatives=negatives_from(negatives),
+        negatives=extra_negatives,
     )
     batch, extra = candidates.batch, candidates.extra_images
     everything = slice(0, len(candidates.captions))
@@ -228,7 +160,7 @@ def info_nce_loss(
         functional.cross_entropy(scores / temperature, target, reduction="sum")
         for scores in (to_captions, to_images)
     ]
-    return _reduce(entropies[0] + entropies[1], 2 * len(images), reduction)
+    return _reduce(entropies[0] + entropies[1], 2 * len(images), reduction, processes)
 
 
 def _positives_and_negatives(candidates: Candidates, rows: slice, columns: slice) -> Tensor:
@@ -241,22 +173,12 @@ def _positives_and_negatives(candidates: Candidates, rows: slice, columns: slice
     return at_least_float32(scores).masked_fill(excluded, -torch.inf)
 
 
-def _reduce(loss: Tensor, count: int, reduction: Reduction) -> Tensor:
+def _reduce(loss: Tensor, count: int, reduction: Reduction, processes: int) -> Tensor:
     if reduction == "mean":
         return loss / count
     if reduction == "sum":
-        return loss
+        return loss * processes  # so that the mean over processes is the sum over all
     raise InputError(f"reduction must be 'mean' or 'sum', but is {reduction!r}")
-
-
-def _warn_without_negatives(*scores: Tensor) -> None:
-    # Looking at the values of a GPU would stall it, so only the CPU is asked.
-    if scores[0].device.type == "cpu" and all(bool(one.amax() == -torch.inf) for one in scores):
-        warnings.warn(
-            "no pair of this batch has a negative (a single pair, or all of one image): its loss "
-            "is zero; draw batches from several images",
-            stacklevel=4,
-        )
 
 
 class ContrastiveHingeLoss(nn.Module):
@@ -278,6 +200,7 @@ class ContrastiveHingeLoss(nn.Module):
         reduction: Reduction = "mean",
         negative_set_size: int | None = None,
         generator: torch.Generator | None = None,
+        gather: bool = False,
     ) -> None:
         super().__init__()
         self.margin = margin
@@ -286,6 +209,7 @@ class ContrastiveHingeLoss(nn.Module):
         self.reduction: Reduction = reduction
         self.negative_set_size = negative_set_size
         self.generator = generator
+        self.gather = gather
 
     def forward(
         self,
@@ -305,6 +229,7 @@ class ContrastiveHingeLoss(nn.Module):
             negatives=negatives,
             negative_set_size=self.negative_set_size,
             generator=self.generator,
+            gather=self.gather,
         )
 
     def extra_repr(self) -> str:
@@ -320,11 +245,13 @@ class InfoNCELoss(nn.Module):
         temperature: float = 0.05,
         reduction: Reduction = "mean",
         similarity: SimilarityName | Similarity = "cosine",
+        gather: bool = False,
     ) -> None:
         super().__init__()
         self.temperature = temperature
         self.reduction: Reduction = reduction
         self.similarity = similarity_from_name(similarity)
+        self.gather = gather
 
     def forward(
         self,
@@ -341,6 +268,7 @@ class InfoNCELoss(nn.Module):
             reduction=self.reduction,
             similarity=self.similarity,
             negatives=negatives,
+            gather=self.gather,
         )
 
     def extra_repr(self) -> str:

@@ -39,6 +39,23 @@ class Negatives:
                     f"but the ids have shape {tuple(ids.shape)}"
                 )
 
+    def joined(self, more: "Negatives") -> "Negatives":
+        """Both, one behind the other; either has ids for all or neither has."""
+        if (self.image_ids is None) != (more.image_ids is None):
+            raise InputError("expected ids for all negatives or for none, but only some have them")
+        image_ids = caption_ids = None
+        if self.image_ids is not None and more.image_ids is not None:
+            assert self.caption_ids is not None
+            assert more.caption_ids is not None
+            image_ids = torch.cat([self.image_ids.to(more.image_ids), more.image_ids])
+            caption_ids = torch.cat([self.caption_ids.to(more.caption_ids), more.caption_ids])
+        return Negatives(
+            torch.cat([self.images.to(more.images), more.images]),
+            torch.cat([self.captions.to(more.captions), more.captions]),
+            image_ids,
+            caption_ids,
+        )
+
 
 class NegativeQueue(nn.Module):
     """The last ``size`` pairs of embeddings, to serve as further negatives (without gradient).
