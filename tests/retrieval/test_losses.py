@@ -349,3 +349,34 @@ def test_mining_given_as_a_value_is_taken_as_it_is():
     assert contrastive_hinge_loss(images, captions, mining=MaxOfHinges()) == contrastive_hinge_loss(
         images, captions, mining="max"
     )
+
+
+@pytest.mark.parametrize(("mining", "k"), MININGS)
+def test_the_root_of_the_order_violation_has_its_own_value_and_gradient(mining, k):
+    images, captions = embeddings(6)
+
+    def root(x: Tensor, y: Tensor) -> Tensor:
+        x, y = (torch.nn.functional.normalize(rows, dim=1) for rows in (x, y))
+        return -(y[None] - x[:, None]).clamp(min=0).pow(2).sum(-1).sqrt()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(oracles, "scores", lambda x, y, similarity: root(x, y))
+        slow = oracles.hinge_loss(images, captions, mining=mining, k=k)
+    fast = contrastive_hinge_loss(
+        images, captions, mining=mining, k=k, similarity=OrderViolation(squared=False),
+        reduction="sum",
+    )  # fmt: skip
+    assert slow > 0
+    torch.testing.assert_close(fast, slow)
+    torch.testing.assert_close(gradients(fast, images, captions), gradients(slow, images, captions))
+
+
+@pytest.mark.parametrize(("mining", "k"), MININGS)
+def test_the_root_of_no_violation_has_a_finite_gradient(mining, k):
+    images = torch.ones(4, 3, requires_grad=True)
+    captions = torch.ones(4, 3, requires_grad=True)
+    contrastive_hinge_loss(
+        images, captions, mining=mining, k=k, similarity=OrderViolation(squared=False)
+    ).backward()
+    assert images.grad.isfinite().all()
+    assert captions.grad.isfinite().all()

@@ -22,12 +22,16 @@ def chosen_hinges(
     image_subset: Tensor | None,
 ) -> Tensor:
     """One hinge per query, against the negative that the mining chooses."""
+    positives = candidates.positives().detach()
     captions, images = choose_negatives(
-        candidates, mining, caption_subset=caption_subset, image_subset=image_subset
+        candidates,
+        mining,
+        positives=positives,
+        caption_subset=caption_subset,
+        image_subset=image_subset,
     )
     if mining == MaxOfHinges():
         _warn_without_negatives(captions.scores, images.scores)
-    positives = candidates.positives().detach()
     to_captions = (margin - positives + captions.scores).relu()
     to_images = (margin - positives + images.scores).relu()
     with_caption, with_image = (to_captions > 0).to(positives), (to_images > 0).to(positives)

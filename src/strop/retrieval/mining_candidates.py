@@ -144,6 +144,7 @@ def choose_negatives(
     candidates: Candidates,
     mining: ChoosingMining,
     *,
+    positives: Tensor,
     caption_subset: Tensor | None = None,
     image_subset: Tensor | None = None,
 ) -> tuple[Choice, Choice]:
@@ -153,29 +154,50 @@ def choose_negatives(
     A subset (queries, candidates) says which negatives each query may see.
     """
     size, batch = candidates.batch_size, candidates.batch
-    positives = candidates.positives()
     everything = slice(0, len(candidates.captions))
-    captions = _nothing_chosen(positives)
-    images = _nothing_chosen(positives)
+    by_rows: list[Choice] = []
+    images: Choice | None = None
     for rows in _row_blocks(candidates, batch):
         scores = candidates.negative_scores(rows, everything)
         eligible = mining.eligible(scores, positives[rows, None])
         if caption_subset is not None:
             eligible = eligible.masked_fill(~caption_subset[rows], -torch.inf)
         hardest = eligible.max(dim=1)
-        captions.scores[rows], captions.index[rows] = hardest.values.to(positives), hardest.indices
-        _keep_harder(images, scores[:, :size], rows, mining, positives, image_subset)
+        by_rows.append(Choice(hardest.indices, hardest.values))
+        images = _harder(
+            images, _hardest_images(scores[:, :size], rows, mining, positives, image_subset)
+        )
     for rows in _row_blocks(candidates, candidates.extra_images):
         scores = candidates.negative_scores(rows, batch)
-        _keep_harder(images, scores, rows, mining, positives, image_subset)
-    if candidates.images.dtype in (torch.bfloat16, torch.float16):
+        images = _harder(images, _hardest_images(scores, rows, mining, positives, image_subset))
+    assert images is not None
+    captions = Choice(
+        torch.cat([one.index for one in by_rows]), torch.cat([one.scores for one in by_rows])
+    )
+    if captions.scores.dtype != positives.dtype:
         return _refined(candidates, captions, images)
     return captions, images
 
 
-def _nothing_chosen(positives: Tensor) -> Choice:
-    index = torch.zeros(len(positives), dtype=torch.int64, device=positives.device)
-    return Choice(index, torch.full_like(positives, -torch.inf))
+def _hardest_images(
+    scores: Tensor, rows: slice, mining: ChoosingMining, positives: Tensor, subset: Tensor | None
+) -> Choice:
+    """For every caption (column) the hardest of the images in these rows."""
+    eligible = mining.eligible(scores, positives)
+    if subset is not None:
+        eligible = eligible.masked_fill(~subset[:, rows].T, -torch.inf)
+    hardest = eligible.max(dim=0)
+    return Choice(hardest.indices + rows.start, hardest.values)
+
+
+def _harder(first: Choice | None, second: Choice) -> Choice:
+    if first is None:
+        return second
+    # Written so that a NaN, greater than nothing, is taken over and stays.
+    kept = second.scores <= first.scores
+    return Choice(
+        torch.where(kept, first.index, second.index), torch.where(kept, first.scores, second.scores)
+    )
 
 
 def _refined(candidates: Candidates, captions: Choice, images: Choice) -> tuple[Choice, Choice]:
@@ -189,26 +211,6 @@ def _refined(candidates: Candidates, captions: Choice, images: Choice) -> tuple[
         Choice(captions.index, torch.where(captions.scores == -torch.inf, -torch.inf, fine[0])),
         Choice(images.index, torch.where(images.scores == -torch.inf, -torch.inf, fine[1])),
     )
-
-
-def _keep_harder(
-    chosen: Choice,
-    scores: Tensor,
-    rows: slice,
-    mining: ChoosingMining,
-    positives: Tensor,
-    subset: Tensor | None,
-) -> None:
-    """Take over, for each caption (column), an image of this block that is harder than the best."""
-    eligible = mining.eligible(scores, positives)
-    if subset is not None:
-        eligible = eligible.masked_fill(~subset[:, rows].T, -torch.inf)
-    hardest = eligible.max(dim=0)
-    values = hardest.values.to(chosen.scores)
-    # Written so that a NaN, greater than nothing, is taken over and stays.
-    kept = values <= chosen.scores
-    chosen.index.copy_(torch.where(kept, chosen.index, hardest.indices + rows.start))
-    chosen.scores.copy_(torch.where(kept, chosen.scores, values))
 
 
 def _row_blocks(candidates: Candidates, rows: slice) -> Iterator[slice]:

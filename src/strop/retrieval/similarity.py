@@ -83,6 +83,7 @@ class OrderViolation:
 
     Zero when the caption lies below the image in every coordinate: the caption is then more general
     than the image. ``absolute`` takes |f| and |g| first, as the order embeddings of Vendrov et al.
+    ``squared=False`` takes the norm itself, as published code of the thesis's Order++ does.
     Thesis section 3.3.5.
 
     >>> score = OrderViolation(normalise=False)
@@ -92,6 +93,7 @@ class OrderViolation:
 
     absolute: bool = False
     normalise: bool = True
+    squared: bool = True
 
     def prepare_images(self, images: Tensor) -> Tensor:
         embeddings = to_unit_sphere(images) if self.normalise else images
@@ -101,14 +103,23 @@ class OrderViolation:
         return self.prepare_images(captions)
 
     def matrix(self, images: Tensor, captions: Tensor) -> Tensor:
-        return order_scores(at_least_float32(images), at_least_float32(captions))
+        return self._scaled(order_scores(at_least_float32(images), at_least_float32(captions)))
 
     def pairs(self, images: Tensor, captions: Tensor) -> Tensor:
         excess = (at_least_float32(captions) - at_least_float32(images)).clamp(min=0)
-        return -excess.square().sum(-1)
+        return self._scaled(-excess.square().sum(-1))
 
     def weighted_sum(self, images: Tensor, captions: Tensor, weights: Tensor) -> Tensor:
-        return weighted_order_sum(at_least_float32(images), at_least_float32(captions), weights)
+        images, captions = at_least_float32(images), at_least_float32(captions)
+        if self.squared:
+            return weighted_order_sum(images, captions, weights)
+        with torch.no_grad():
+            length = order_scores(images, captions).neg_().sqrt_()
+            weights = torch.where(length > 0, weights / (2 * length), 0.0)
+        # sum w |v| has the gradient of sum (w / 2|v|) |v|² with those weights held, and twice its
+        # value.
+        half = weighted_order_sum(images, captions, weights)
+        return half + half.detach()
 
     def chosen_sum(self, images: Tensor, captions: Tensor, pairs: ChosenPairs) -> Tensor:
         size = len(pairs.own)
@@ -118,6 +129,13 @@ class OrderViolation:
         return (
             pairs.own * own + pairs.with_caption * with_caption + pairs.with_image * with_image
         ).sum()
+
+    def _scaled(self, scores: Tensor) -> Tensor:
+        if self.squared:
+            return scores
+        # The root has no gradient at zero; zero is one of its subgradients there.
+        violated = scores < 0
+        return -torch.where(violated, -scores, 1.0).sqrt() * violated
 
 
 def similarity_from_name(similarity: SimilarityName | Similarity) -> Similarity:
