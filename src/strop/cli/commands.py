@@ -31,7 +31,9 @@ COMMANDS: dict[str, Command | Group] = {
             "train": Command("train a joint embedding", "strop.cli.retrieval:Train"),
             "evaluate": Command("recalls and ranks of a model", "strop.cli.retrieval:Evaluate"),
             "index": Command("index a folder of pictures", "strop.cli.retrieval:Index"),
+            "embed": Command("vectors of pictures and captions", "strop.cli.retrieval:Embed"),
             "search": Command("find pictures by words or by picture", "strop.cli.retrieval:Search"),
+            "serve": Command("the search page, in a browser", "strop.cli.retrieval:Serve"),
         },
     ),
     "data": Group(

@@ -23,8 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     words = [word for word in words if word != "--debug"]
     try:
         return _dispatch(words)
-    except KeyboardInterrupt:
-        print("strop: interrupted", file=sys.stderr)
+    except KeyboardInterrupt as interrupt:
+        print(f"strop: {interrupt or 'interrupted'}", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         return 1

@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import tyro
+from rich.progress import Progress
+from safetensors.torch import save_file
 
+from strop.retrieval.embedding import embed_captions, embed_images
 from strop.retrieval.evaluate import evaluate
 from strop.retrieval.index import EmbeddingIndex
 from strop.retrieval.model import JointEmbedding
-from strop.retrieval.search import build_index, search_image, search_text, update_index
+from strop.retrieval.search import index_pictures, search_image, search_text
 from strop.retrieval.sets import DataSettings, load_part, load_parts
 from strop.retrieval.settings import PRESETS, TrainSettings
 from strop.retrieval.train import MODEL_FOLDER, train_embedding
-from strop.support import InputError, write_json
+from strop.support import InputError, write_json, writing
 from strop.training import choose_device
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
@@ -56,7 +59,11 @@ class Train:
         if self.preset == "finetune" and self.start_from is None:
             raise InputError("the preset finetune goes on from a run: name it with --start-from")
         start = None if self.start_from is None else load_model(self.start_from)
-        pretrained = self.settings.image_encoder != "auto" or start is not None
+        pretrained = (
+            self.settings.image_encoder != "auto"
+            or self.settings.dual_encoder is not None
+            or (start is not None and _is_pretrained(start))
+        )
         parts = load_parts(self.data, self.reading, seed=self.settings.seed, pretrained=pretrained)
         print(parts.train.describe(), f"validation: {parts.validation.describe()}", sep="\n")
         trained = train_embedding(
@@ -71,9 +78,13 @@ class Train:
         )
         if trained.collapse:
             print(trained.collapse)
+        if trained.zero_shot is not None:
+            print(f"\nBefore training (zero-shot):\n{trained.zero_shot.table()}")
         if trained.scores is not None:
             print(f"\nOn the validation data:\n{trained.scores.table()}")
             write_json(self.out / "validation.json", trained.scores.to_dict())
+            if trained.zero_shot is not None and trained.scores.rsum <= trained.zero_shot.rsum:
+                print("training did not help: the model was at least as good before it")
         print(f"\nthe model: {self.out / MODEL_FOLDER}")
         print(f'next: strop retrieval index {self.out} PICTURES, then search {self.out} "…"')
 
@@ -98,8 +109,7 @@ class Evaluate:
     def __call__(self) -> None:
         model = load_model(self.run, device=self.device)
         part = None if self.part == "all" else self.part
-        pretrained = hasattr(model.image_encoder, "backbone")
-        data = load_part(self.data, part, self.reading, pretrained=pretrained)
+        data = load_part(self.data, part, self.reading, pretrained=_is_pretrained(model))
         scores = evaluate(model, data, folds=self.folds)
         print(f"{data.describe()}\n{scores.table()}")
         if self.json_out is not None:
@@ -121,11 +131,15 @@ class Index:
     def __call__(self) -> None:
         model = load_model(self.run, device=self.device)
         place = self.run / INDEX_FOLDER
-        if place.exists():
-            indexing = update_index(model, EmbeddingIndex.load(place))
-        else:
-            indexing = build_index(model, self.pictures, engine=self.engine)
-        indexing.index.save(place)
+        with Progress(transient=True) as bar:
+            task = bar.add_task("pictures", total=None)
+            indexing = index_pictures(
+                model,
+                self.pictures,
+                place,
+                engine=self.engine,
+                report=lambda done, total: bar.update(task, completed=done, total=total),
+            )
         for name, reason in indexing.skipped:
             print(f"left out {name}: {reason}")
         print(f"{len(indexing.index)} pictures in {place}")
@@ -164,6 +178,61 @@ class Search:
         if self.html is not None:
             found.save_html(self.html)
             print(f"the page: {self.html.resolve()}")
+
+
+@dataclass(frozen=True)
+class Embed:
+    """Write the vectors of a data set's pictures and captions to a file."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The folder of the run whose model embeds them."""
+    data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
+    """Captions and pictures, as for training."""
+    out: Path
+    """A `.safetensors` file: images (N, D), captions (M, D), image_of_caption (M)."""
+    part: str = "all"
+    """Which part of the data."""
+    reading: DataSettings = field(default_factory=DataSettings)
+    device: Device = "auto"
+
+    def __call__(self) -> None:
+        model = load_model(self.run, device=self.device)
+        part = None if self.part == "all" else self.part
+        data = load_part(self.data, part, self.reading, pretrained=_is_pretrained(model))
+        vectors = {
+            "images": embed_images(model, data.images),
+            "captions": embed_captions(model, data.captions),
+            "image_of_caption": data.image_of_caption,
+        }
+        facts = {"names": json.dumps(data.names), "model": model.fingerprint()}
+        with writing(self.out) as partial:
+            save_file(vectors, partial, metadata=facts)
+        print(f"{data.describe()}\n{self.out}: {model.embedding_dim} dimensions")
+
+
+@dataclass(frozen=True)
+class Serve:
+    """The search page: type words or drop a picture, in a browser (extra `web`)."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The folder of the run, indexed by `strop retrieval index`."""
+    host: str = "127.0.0.1"
+    """127.0.0.1 is reached from this machine alone."""
+    port: int = 8000
+    """0 takes any free one."""
+    device: Device = "auto"
+
+    def __call__(self) -> None:
+        from strop.web import create_app, serve
+
+        model = load_model(self.run, device=self.device)
+        index = EmbeddingIndex.load(self.run / INDEX_FOLDER, fingerprint=model.fingerprint())
+        app = create_app(model, index)
+        serve(app, host=self.host, port=self.port, started=lambda at: print(f"serving {at}"))
+
+
+def _is_pretrained(model: JointEmbedding) -> bool:
+    return hasattr(model.image_encoder, "backbone")
 
 
 def load_model(run: Path, *, device: Device = "auto") -> JointEmbedding:

@@ -2,6 +2,7 @@
 
 from strop.retrieval.baselines import CanonicalCorrelation, cca, pairwise_hinge_loss
 from strop.retrieval.collapse import Collapse, CollapseDetector, CollapseError, collapsed_loss
+from strop.retrieval.evaluate import evaluate
 from strop.retrieval.losses import (
     ContrastiveHingeLoss,
     InfoNCELoss,
@@ -24,10 +25,14 @@ from strop.retrieval.mining_schedules import (
     HardnessSchedule,
     WarmStart,
 )
+from strop.retrieval.model import JointEmbedding
 from strop.retrieval.queue import NegativeQueue, Negatives
+from strop.retrieval.settings import PRESETS, TrainSettings
 from strop.retrieval.similarity import InnerProduct, OrderViolation, Similarity
+from strop.retrieval.train import TrainedEmbedding, train_embedding
 
 __all__ = [
+    "PRESETS",
     "AnnealedTemperature",
     "AnnealedTopK",
     "CanonicalCorrelation",
@@ -38,6 +43,7 @@ __all__ = [
     "HardnessSchedule",
     "InfoNCELoss",
     "InnerProduct",
+    "JointEmbedding",
     "MaxOfHinges",
     "Mining",
     "NegativeQueue",
@@ -52,12 +58,16 @@ __all__ = [
     "SoftmaxHinges",
     "SumOfHinges",
     "TopKHinges",
+    "TrainSettings",
+    "TrainedEmbedding",
     "WarmStart",
     "cca",
     "collapsed_loss",
     "compare_recall",
     "contrastive_hinge_loss",
+    "evaluate",
     "info_nce_loss",
     "pairwise_hinge_loss",
     "retrieval_metrics",
+    "train_embedding",
 ]

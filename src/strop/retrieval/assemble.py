@@ -1,10 +1,11 @@
 """From settings and data to a model and its training pairs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from strop.data import ImageCaptions, Images, TensorImages, Vocabulary
 from strop.retrieval.encoders import (
@@ -13,11 +14,15 @@ from strop.retrieval.encoders import (
     GRUEncoder,
     ImageEncoder,
     PrecomputedFeatures,
+    PretrainedImages,
     SentenceEncoder,
     SmallConvNet,
+    dual_encoder,
     load_glove,
     pretrained_images,
 )
+from strop.retrieval.features import View as FeatureView
+from strop.retrieval.features import cached_features
 from strop.retrieval.model import JointEmbedding
 from strop.retrieval.pairs import Pairs, View
 from strop.retrieval.settings import TrainSettings
@@ -46,17 +51,43 @@ def assemble(
     """Build what the settings ask for, with a vocabulary of the training captions alone."""
     if not len(data.captions):
         raise InputError(f"there is nothing to train on: {data.describe()}")
-    model = start_from or JointEmbedding(
-        _image_encoder(data.images, settings),
-        _caption_encoder(data.captions, settings),
-        settings.embedding_dim,
-        project_captions=settings.project_captions or settings.caption_encoder != "gru",
-        similarity=settings.similarity,
-    )
     if start_from is not None:
-        _tune(model, settings)
+        model = _tuned(start_from, settings)
+    elif settings.dual_encoder is not None:
+        model = _dual(settings)
+    else:
+        model = JointEmbedding(
+            _image_encoder(data.images, settings),
+            _caption_encoder(data.captions, settings),
+            settings.embedding_dim,
+            project_captions=settings.project_captions or settings.caption_encoder != "gru",
+            similarity=settings.similarity,
+        )
     model.to(device)
     return Assembly(model, _pairs(data, model, settings, device))
+
+
+def frozen_images(settings: TrainSettings) -> PretrainedImages | None:
+    """The image network of a training that leaves it as it is: its features are made once."""
+    live = settings.finetune_images or settings.crop == "RC" or settings.dual_encoder is not None
+    if settings.image_encoder == "auto" or live:
+        return None
+    return pretrained_images(settings.image_encoder, dropout=settings.image_dropout)
+
+
+def as_features(
+    data: ImageCaptions, encoder: PretrainedImages, settings: TrainSettings, *, folder: Path
+) -> ImageCaptions:
+    """The same data with the features of a frozen network in place of the pictures."""
+    if settings.crop not in ("auto", "none", "1C", "10C"):
+        raise InputError(
+            f"the crop {settings.crop!r} needs pictures in every epoch, but a frozen network's "
+            "features are made once: choose 1C or 10C, or add --finetune-images"
+        )
+    view: FeatureView = "1C" if settings.crop == "1C" else "whole"
+    view = "10C" if settings.crop == "10C" else view
+    features = cached_features(encoder, data.images, folder=folder, view=view)
+    return replace(data, images=TensorImages(features))
 
 
 def _image_encoder(images: Images, settings: TrainSettings) -> ImageEncoder:
@@ -69,7 +100,11 @@ def _image_encoder(images: Images, settings: TrainSettings) -> ImageEncoder:
             )
         return PrecomputedFeatures(widths=(len(sample),), dropout=settings.image_dropout)
     if settings.image_encoder != "auto":
-        return pretrained_images(settings.image_encoder, frozen=not settings.finetune_images)
+        return pretrained_images(
+            settings.image_encoder,
+            frozen=not settings.finetune_images,
+            dropout=settings.image_dropout,
+        )
     side = sample.shape[-1]
     if sample.shape[-2] != side or side > LARGEST_SMALL:
         raise InputError(
@@ -113,16 +148,36 @@ def _caption_encoder(captions: tuple[str, ...], settings: TrainSettings) -> Capt
     )
 
 
-def _tune(model: JointEmbedding, settings: TrainSettings) -> None:
+def _dual(settings: TrainSettings) -> JointEmbedding:
+    """A pair with a common space; what is trained starts out as what it was (zero-shot)."""
+    images, captions = dual_encoder(str(settings.dual_encoder), mode=settings.tuning)
+    frozen = settings.tuning == "frozen"
+    model = JointEmbedding(
+        images,
+        captions,
+        images.output_dim,
+        project_images=frozen,
+        project_captions=frozen,
+        similarity=settings.similarity,
+    )
+    for projection in (model.image_projection, model.caption_projection):
+        if projection is not None:
+            nn.init.eye_(projection.weight)
+            nn.init.zeros_(projection.bias)
+    return model
+
+
+def _tuned(model: JointEmbedding, settings: TrainSettings) -> JointEmbedding:
     """Let a pretrained image network learn, as the second stage of the thesis's training does."""
-    tune = getattr(model.image_encoder, "tune", None)
-    if settings.finetune_images and tune is None:
+    encoder = model.image_encoder
+    if settings.finetune_images and not isinstance(encoder, PretrainedImages):
         raise InputError(
             f"only a pretrained image network can be fine-tuned, but this model has a "
-            f"{type(model.image_encoder).__name__}: train one with --image-encoder timm:… first"
+            f"{type(encoder).__name__}: train one with --image-encoder timm:… first"
         )
-    if tune is not None:
-        tune("whole" if settings.finetune_images else "frozen")
+    if isinstance(encoder, PretrainedImages) and encoder.mode != "lora":
+        encoder.tune("whole" if settings.finetune_images else "frozen")
+    return model
 
 
 def _pairs(
@@ -163,7 +218,10 @@ def _view(images: Images, model: JointEmbedding, settings: TrainSettings) -> Vie
         if size is None:
             raise InputError("random crops need an image encoder that says how large it sees")
         return partial(_random_crop, size=size)
-    raise InputError(f"crop must be auto, none, RC or augment, but is {crop!r}")
+    raise InputError(
+        f"the crop {crop!r} is for the features of a frozen network, but this image network "
+        "learns: choose RC, augment or none"
+    )
 
 
 def _random_crop(pictures: Tensor, generator: torch.Generator, *, size: int) -> Tensor:

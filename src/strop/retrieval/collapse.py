@@ -8,8 +8,9 @@ nine of ten cases, and more and more often; in a collapse it is a coin toss.
 
 import warnings
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -130,6 +131,17 @@ class CollapseDetector:
             if self.collapse is not None:
                 self._act(self.collapse)
         return self.collapse
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run must know to fire at the step at which it would have fired."""
+        seen = torch.stack(list(self._seen)) if self._seen else torch.empty(0, 3)
+        found = None if self.collapse is None else vars(self.collapse)
+        return {"steps": self._steps, "seen": seen, "collapse": found}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self._steps = state["steps"]
+        self._seen = deque(state["seen"].unbind(0), maxlen=self.window)
+        self.collapse = None if state["collapse"] is None else Collapse(**state["collapse"])
 
     def _statistics(self, images: Tensor, captions: Tensor, image_ids: Tensor | None) -> Tensor:
         """Spread of random negatives; share of images, and of captions, that win against them."""

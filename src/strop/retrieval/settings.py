@@ -17,9 +17,15 @@ class TrainSettings:
     `timm:resnet50`, `torchvision:vgg19`, `transformers:NAME`, `efficientnet-lite0:WEIGHTS`."""
     finetune_images: bool = False
     """Train the image network too, at `finetune_rate` times the learning rate."""
+    dual_encoder: str | None = None
+    """Start from a model that came with a common space, such as
+    `transformers:openai/clip-vit-base-patch32`, in place of both encoders."""
+    tuning: Literal["frozen", "lora", "whole"] = "lora"
+    """What of the dual encoder learns: a linear map behind it, low-rank corrections, or all."""
     crop: Literal["auto", "none", "1C", "10C", "RC", "augment"] = "auto"
-    """Thesis section 3.3: one centre crop, the mean of ten, or a random crop with flips;
-    `augment` moves and tints small pictures a little; `auto` chooses by the image encoder."""
+    """Thesis section 3.3: one centre crop or the mean of ten (of a frozen network, whose features
+    are then kept on disk), or a random crop with flips; `augment` moves and tints small pictures a
+    little; `auto` is the whole picture for a frozen network, else `RC` or `augment`."""
     image_dropout: float = 0.4
     """Share of image features dropped in training."""
     caption_encoder: str = "gru"

@@ -1,16 +1,16 @@
 """Training a joint embedding: from image-caption data to a folder with a model in it."""
 
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.optim import AdamW
 
-from strop.data import ImageCaptions
-from strop.retrieval.assemble import assemble
+from strop.data import ImageCaptions, data_folders
+from strop.retrieval.assemble import Assembly, as_features, assemble, frozen_images
 from strop.retrieval.card import model_card
 from strop.retrieval.collapse import CollapseDetector
 from strop.retrieval.evaluate import evaluate, headline
@@ -32,6 +32,7 @@ from strop.training import (
     FitResult,
     IndexedBatches,
     LoopSettings,
+    RunFolder,
     Schedule,
     StepDecay,
     Tracker,
@@ -57,7 +58,9 @@ class TrainedEmbedding:
     model: JointEmbedding
     scores: RetrievalScores | None
     history: FitResult
-    collapse: str | None
+    collapse: str | None = None
+    zero_shot: RetrievalScores | None = None
+    """Of a dual encoder before any training."""
 
     def to_pandas(self) -> Any:
         """The records of the run as a table."""
@@ -72,6 +75,7 @@ def train_embedding(
     out: str | Path | None = None,
     start_from: JointEmbedding | None = None,
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto",
+    cache: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
     trackers: Sequence[Tracker] = (),
@@ -83,8 +87,9 @@ def train_embedding(
     of the chosen hardness or InfoNCE. Without ``validation`` the last weights are kept. With
     ``out``, settings, records and checkpoints are written there, and the model under ``out/model``;
     a killed run goes on with ``resume``. ``start_from`` goes on with a trained model (the thesis's
-    fine-tuning). Under ``torchrun`` negatives are gathered across the processes, and the results
-    are those of one process at equal batch size.
+    fine-tuning). The features of a frozen image network are made once and kept in ``cache``. Under
+    ``torchrun`` negatives are gathered across the processes, and the results are those of one
+    process at equal batch size.
     """
     chosen = choose_device(device)
     with process_group(chosen):
@@ -94,39 +99,66 @@ def train_embedding(
             run = open_run(
                 out, settings=settings, seed=settings.seed, resume=resume, overwrite=overwrite
             )
+        frozen = None if start_from is not None else frozen_images(settings)
+        if frozen is not None:
+            frozen.to(chosen)
+            folder = Path(cache) if cache is not None else data_folders()[-1] / "features"
+            train = as_features(train, frozen, settings, folder=folder)
+            if validation is not None:
+                validation = as_features(validation, frozen, settings, folder=folder)
+            settings = replace(settings, image_encoder="auto", crop="none")
         parts = assemble(train, settings, device=chosen, start_from=start_from)
-        batches = IndexedBatches(
-            parts.pairs,
-            count=len(parts.pairs),
-            batch_size=min(settings.batch_size, len(parts.pairs)),
-            seed=settings.seed,
-        )
-        objective = Objective(settings, steps_per_epoch=len(batches))
-        history = fit(
-            parts.model,
-            batches,
-            objective,
-            optimizer=_optimizer(parts.model, settings),
-            schedule=_schedule(settings, steps_per_epoch=len(batches)),
-            settings=_loop(settings, has_validation=validation is not None),
-            validate=None if validation is None else _validate(validation),
-            run=run,
-            before_step=objective.follow,
-            on_step=objective.watch,
-            trackers=trackers,
-            progress=progress,
+        zero_shot = None
+        if settings.dual_encoder is not None and validation is not None:
+            zero_shot = evaluate(parts.model, validation)
+        history, collapse = _fit(
+            parts, settings, validation, run=run, trackers=trackers, progress=progress
         )
         if history.best is not None:
             parts.model.load_state_dict(history.best_weights())
         model = parts.model.eval()
         scores = None if validation is None else evaluate(model, validation)
-        trained = TrainedEmbedding(model, scores, history, objective.collapse)
+        if frozen is not None:
+            model.image_encoder = frozen
+        trained = TrainedEmbedding(model, scores, history, collapse, zero_shot)
         if out is not None and rank() == 0:
-            card = model_card(
-                model, data=train, settings=settings, scores=scores, note=trained.collapse
-            )
+            card = model_card(model, data=train, settings=settings, scores=scores, note=collapse)
             model.save_pretrained(Path(out) / MODEL_FOLDER, card=card)
         return trained
+
+
+def _fit(
+    parts: Assembly,
+    settings: TrainSettings,
+    validation: ImageCaptions | None,
+    *,
+    run: RunFolder | None,
+    trackers: Sequence[Tracker],
+    progress: Literal["auto", "bars", "lines", "quiet"],
+) -> tuple[FitResult, str | None]:
+    """Train what was assembled; how it went, and what the collapse detector said."""
+    batches = IndexedBatches(
+        parts.pairs,
+        count=len(parts.pairs),
+        batch_size=min(settings.batch_size, len(parts.pairs)),
+        seed=settings.seed,
+    )
+    objective = Objective(settings, steps_per_epoch=len(batches))
+    history = fit(
+        parts.model,
+        batches,
+        objective,
+        optimizer=_optimizer(parts.model, settings),
+        schedule=_schedule(settings, steps_per_epoch=len(batches)),
+        settings=_loop(settings, has_validation=validation is not None),
+        validate=None if validation is None else _validate(validation),
+        run=run,
+        before_step=objective.follow,
+        on_step=objective.watch,
+        trackers=trackers,
+        progress=progress,
+    )
+    return history, objective.collapse
 
 
 class Objective:
@@ -173,6 +205,12 @@ class Objective:
                 reduction="sum",
             ), {}
         raise InputError(f"loss must be 'hinge' or 'info-nce', but is {settings.loss!r}")
+
+    def state_dict(self) -> dict[str, Any]:
+        return self.detector.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.detector.load_state_dict(state)
 
     def follow(self, state: TrainingState) -> None:
         """Take the hardness that the epoch asks for."""
