@@ -4,7 +4,7 @@ import strop
 
 project = "strop"
 author = "the strop developers"
-copyright = "the strop developers"  # noqa: A001
+copyright = "the strop developers"
 release = version = strop.__version__
 
 extensions = [
