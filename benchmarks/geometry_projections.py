@@ -4,9 +4,10 @@ Claims: projecting onto the l1 ball without sorting is no slower than with sorti
 and at least 3 times as fast at 100 x 150,528; projecting onto the Fourier-linf ball costs at most 3
 times the pair of transforms that it cannot do without. Each is measured on one thread and on two.
 
-The two sides take turns in one process, so that a busy machine troubles both alike.
+The two sides take turns in one process, so that a busy machine troubles both alike; beside the
+medians stand the fastest turns, which trouble reaches least.
 
-    python benchmarks/geometry_projections.py --out results.json
+    python benchmarks/geometry_projections.py --out geometry.json
 """
 
 import argparse
@@ -14,29 +15,40 @@ import json
 import platform
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from strop.geometry import Fourier, Lp, project_l1_ball, prox_linf
+from strop.geometry import L1, L2, Fourier, Linf, Lp, project_l1_ball, prox_linf
+
+
+@dataclass(frozen=True)
+class Contest:
+    name: str
+    shape: tuple[int, ...]
+    peer: str
+    ours: Callable[[], Tensor]
+    theirs: Callable[[], Tensor]
 
 
 @dataclass(frozen=True)
 class Record:
-    """Seconds of one call, ours and the peer's; the ratio is peer / ours, by medians."""
+    """Seconds a call; ratios are the peer's over ours: above one, we are faster."""
 
     name: str
     shape: tuple[int, ...]
-    threads: int
     peer: str
+    threads: int
     seconds: float
     seconds_of_peer: float
+    ratio: float
     fastest: float
     fastest_of_peer: float
-    ratio: float
+    ratio_of_fastest: float
 
 
 def l1_by_sorting(x: Tensor, radius: float) -> Tensor:
@@ -50,117 +62,110 @@ def l1_by_sorting(x: Tensor, radius: float) -> Tensor:
     return x.sign() * (magnitude - level).relu()
 
 
+def linf_prox_by_sorting(x: Tensor, scale: float) -> Tensor:
+    return x - l1_by_sorting(x, scale)
+
+
 def transform_pair(x: Tensor) -> Tensor:
     return torch.fft.irfft2(torch.fft.rfft2(x, norm="ortho"), s=x.shape[-2:], norm="ortho")
 
 
-def measure(
-    name: str,
-    shape: tuple[int, ...],
-    peer: str,
-    ours: Callable[[], Tensor],
-    theirs: Callable[[], Tensor],
-    *,
-    threads: int,
-    rounds: int,
-) -> Record:
+def contests(device: str) -> Iterator[Contest]:
+    generator = torch.Generator().manual_seed(0)
+    for size in (3072, 150_528):
+        x = torch.randn(100, size, generator=generator).to(device)
+        for radius in (12.0, 0.5 * size):  # few coordinates survive; most do
+            for name, ours, theirs in (
+                ("l1 ball", project_l1_ball, l1_by_sorting),
+                ("linf prox", prox_linf, linf_prox_by_sorting),
+            ):
+                mine, other = partial(ours, x, radius), partial(theirs, x, radius)
+                torch.testing.assert_close(mine(), other(), rtol=1e-3, atol=1e-3)
+                yield Contest(f"{name}, {radius:g}", tuple(x.shape), "sort", mine, other)
+    x = torch.randn(256, 3, 32, 32, generator=generator).to(device)
+    pair = partial(transform_pair, x)
+    for norm in (Linf, L2, L1, Lp(3)):
+        ball = Fourier(norm, dims=2)
+        yield Contest(
+            str(ball), tuple(x.shape), "rfft2 + irfft2", partial(ball.project, x, 0.5), pair
+        )
+
+
+def measure(contest: Contest, *, threads: int, rounds: int) -> Record:
     torch.set_num_threads(threads)
-    times: tuple[list[float], list[float]] = ([], [])
+    mine: list[float] = []
+    other: list[float] = []
     for turn in range(rounds + 1):
-        for column, function in zip(times, (ours, theirs), strict=True):
-            synchronise()
+        for times, function in ((mine, contest.ours), (other, contest.theirs)):
+            wait()
             start = time.perf_counter()
             function()
-            synchronise()
+            wait()
             if turn > 0:  # the first turn warms up
-                column.append(time.perf_counter() - start)
-    mine, other = (statistics.median(column) for column in times)
+                times.append(time.perf_counter() - start)
+    ours, theirs = statistics.median(mine), statistics.median(other)
     return Record(
-        name, shape, threads, peer, mine, other, min(times[0]), min(times[1]), other / mine
+        contest.name,
+        contest.shape,
+        contest.peer,
+        threads,
+        ours,
+        theirs,
+        theirs / ours,
+        min(mine),
+        min(other),
+        min(other) / min(mine),
     )
 
 
-def synchronise() -> None:
+def wait() -> None:
     if torch.cuda.is_available():
         torch.cuda.synchronize()
 
 
-def compare(threads: int, rounds: int, device: str) -> list[Record]:
-    generator = torch.Generator().manual_seed(0)
-    records = []
-    for size in (3072, 150_528):
-        x = torch.randn(100, size, generator=generator).to(device)
-        for radius in (12.0, 0.5 * size):  # few survivors; most of them
-            expected = l1_by_sorting(x, radius)
-            torch.testing.assert_close(project_l1_ball(x, radius), expected, rtol=1e-3, atol=1e-4)
-            for name, ours, theirs in (
-                (
-                    "l1 ball",
-                    lambda x=x, r=radius: project_l1_ball(x, r),
-                    lambda x=x, r=radius: l1_by_sorting(x, r),
-                ),
-                (
-                    "linf prox",
-                    lambda x=x, r=radius: prox_linf(x, r),
-                    lambda x=x, r=radius: x - l1_by_sorting(x, r),
-                ),
-            ):
-                label = f"{name}, {radius:g}"
-                records.append(
-                    measure(
-                        label, (100, size), "sort", ours, theirs, threads=threads, rounds=rounds
-                    )
-                )
-    picture = torch.randn(256, 3, 32, 32, generator=generator).to(device)
-    for p in (1, 2, 3, float("inf")):
-        norm = Fourier(Lp(p), dims=2)
-        records.append(
-            measure(
-                f"{norm}",
-                tuple(picture.shape),
-                "rfft2 + irfft2",
-                lambda norm=norm: norm.project(picture, 0.5),
-                lambda: transform_pair(picture),
-                threads=threads,
-                rounds=rounds,
-            )
-        )
-    return records
-
-
 def table(records: list[Record]) -> str:
-    lines = [
-        f"{'projection':28} {'shape':18} {'threads':>7} {'ours ms':>9} {'peer ms':>9}  ratio  peer"
-    ]
-    for r in records:
-        shape = "x".join(map(str, r.shape))
-        lines.append(
-            f"{r.name:28} {shape:18} {r.threads:7} {1e3 * r.seconds:9.2f} "
-            f"{1e3 * r.seconds_of_peer:9.2f} {r.ratio:6.2f}  {r.peer}"
+    header = ("projection", "shape", "threads", "ours ms", "peer ms", "ratio", "of fastest", "peer")
+    rows = [
+        (
+            r.name,
+            "x".join(map(str, r.shape)),
+            str(r.threads),
+            f"{1e3 * r.seconds:.2f}",
+            f"{1e3 * r.seconds_of_peer:.2f}",
+            f"{r.ratio:.2f}",
+            f"{r.ratio_of_fastest:.2f}",
+            r.peer,
         )
-    return "\n".join(lines)
+        for r in records
+    ]
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in (header, *rows)
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, help="write the records to this JSON file")
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=int, default=15, help="turns of each side")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     records = [
-        record
+        measure(contest, threads=threads, rounds=arguments.rounds)
         for threads in arguments.threads
-        for record in compare(threads, arguments.rounds, arguments.device)
+        for contest in contests(arguments.device)
     ]
     print(table(records))
     if arguments.out is not None:
-        machine = {
-            "processor": platform.processor(),
+        content = {
+            "machine": platform.machine(),
+            "python": platform.python_version(),
             "torch": torch.__version__,
             "device": arguments.device,
+            "records": [asdict(record) for record in records],
         }
-        content = {"machine": machine, "records": [asdict(record) for record in records]}
         arguments.out.write_text(json.dumps(content, indent=2) + "\n")
 
 

@@ -19,6 +19,7 @@ from strop.geometry import (
     project_lp_ball,
     project_simplex,
 )
+from strop.geometry.multipliers import climbing_level, sorted_level
 
 FUNCTIONS = [(project_l1_ball, L1), (project_l2_ball, L2), (project_linf_ball, Linf)]
 
@@ -47,6 +48,18 @@ def test_simplex_projection_agrees_with_sorting(
     v = project_simplex(x, total)
     torch.testing.assert_close(v, simplex_by_sorting(x, torch.tensor(total, dtype=x.dtype)))
     torch.testing.assert_close(v.sum(dim=1), torch.full((batch,), total, dtype=x.dtype))
+
+
+@given(rows, columns, seeds, st.booleans())
+def test_both_ways_to_the_level_agree(batch: int, size: int, seed: int, weighted: bool) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(batch, size, generator=generator, dtype=torch.float64)
+    total = torch.rand(batch, 1, generator=generator, dtype=torch.float64) * 3
+    weights = torch.rand(size, generator=generator, dtype=torch.float64) + 0.1 if weighted else None
+    level = climbing_level(values, total, weights)
+    torch.testing.assert_close(level, sorted_level(values, total, weights))
+    parts = (values - level).relu() * (1.0 if weights is None else weights)
+    torch.testing.assert_close(parts.sum(dim=1, keepdim=True), total)
 
 
 @given(rows, columns, seeds)
@@ -83,6 +96,12 @@ def test_huge_and_tiny_examples_neither_overflow_nor_vanish(p: float, magnitude:
     )
     torch.testing.assert_close(Lp(p).steepest(scaled), Lp(p).steepest(x))
     assert Lp(p).project(torch.full((1, 50), torch.finfo().max), 1.0).isfinite().all()
+
+
+@pytest.mark.parametrize("offset", [-3e38, -1e10, 1e10, 3e38])
+def test_simplex_projection_does_not_mind_an_offset(offset: float) -> None:
+    v = project_simplex(torch.full((2, 50), offset))
+    torch.testing.assert_close(v, torch.full((2, 50), 1 / 50))
 
 
 @pytest.mark.parametrize("p", [1, 1.3, 2, 3, math.inf])

@@ -45,15 +45,16 @@ def like_input(result: Tensor, x: Tensor) -> Tensor:
 
 def as_radius(radius: float | Tensor, x: Tensor, *, name: str = "radius") -> Tensor:
     """``radius``, one number or one for each example of ``x``, as a column b1 of its dtype."""
-    column = torch.as_tensor(radius, dtype=x.dtype, device=x.device)
-    if column.shape not in ((), (x.shape[0],)):
+    values = radius if isinstance(radius, Tensor) else torch.tensor(radius, dtype=torch.float64)
+    if values.shape not in ((), (x.shape[0],)):
         raise ValueError(
             f"expected {name} to be a number or a tensor of shape ({x.shape[0]},), one for each "
-            f"example, came shape {tuple(column.shape)}: flatten it or pass one number"
+            f"example, came shape {tuple(values.shape)}: flatten it or pass one number"
         )
-    if not bool((column >= 0).all()):
+    # Asked before the values move: no device has to be waited for on account of a number.
+    if not bool((values >= 0).all()):
         raise ValueError(
-            f"expected {name} >= 0, came {column.min().item()}: "
-            f"pass zero or a positive number, not a negative one or NaN"
+            f"expected {name} >= 0, came {values.min().item()}: "
+            "pass zero or a positive number, not a negative one or NaN"
         )
-    return column.expand(x.shape[0])[:, None]
+    return values.to(x.dtype).to(x.device).expand(x.shape[0])[:, None]

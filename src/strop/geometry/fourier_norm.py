@@ -35,9 +35,9 @@ class _Axes:
 
     stretch: Tensor  # k: sqrt(multiplicity)
     radii: Tensor | None  # of the live coefficients, None: all one
-    live: Tensor | None  # their indices, None: all
-    shut: Tensor | None  # indices of those of radius 0
-    rest: Tensor | None  # k: what becomes of the others, 1 where free (radius inf), 0 where shut
+    live: Tensor | None = None  # their indices, None: all
+    shut: Tensor | None = None  # indices of those of radius 0
+    rest: Tensor | None = None  # k: factor of the others, 1 if free (radius inf), 0 if shut
 
     def select(self, moduli: Tensor) -> Tensor:
         return moduli if self.live is None else moduli[:, self.live]
@@ -56,7 +56,7 @@ class Fourier(Norm):
     is infinite. Its dual, of radii 1 / band, does not see these frequencies: a seminorm, whose
     ``steepest`` leaves them zero.
 
-    Thesis section 5.3 (Fourier attacks) and appendix B.3.
+    Thesis section 5.3.3 and appendix B.3.
 
     Args:
         norm: the norm of the moduli, an :class:`Lp`.
@@ -96,7 +96,7 @@ class Fourier(Norm):
         if raised.numel() == 0:
             return lp.value(as_examples(x), self.norm.p).to(x.dtype)
         axes = self._axes(raised)
-        moduli = half_spectrum(raised, dims=self.dims).abs().flatten(1) * axes.stretch
+        moduli = half_spectrum(raised, dims=self.dims).abs().flatten(1).mul_(axes.stretch)
         size = lp.value(axes.select(moduli), self.norm.p, axes.radii)
         if axes.shut is not None:
             leak = lp.value(moduli[:, axes.shut], 2.0)
@@ -141,12 +141,17 @@ class Fourier(Norm):
     ) -> Tensor:
         """``x`` with the moduli of its live coefficients changed, the others times ``rest``."""
         spectrum = half_spectrum(x, dims=self.dims)
-        moduli = axes.select(spectrum.abs().flatten(1) * axes.stretch)
-        ratio = change(moduli) / moduli.clamp(min=torch.finfo(x.dtype).tiny)
+        moduli = axes.select(spectrum.abs().flatten(1).mul_(axes.stretch))
+        tiny = torch.finfo(x.dtype).tiny
+        # Fresh memory costs a processor more than the arithmetic: none is taken but for autograd.
+        in_place = not spectrum.requires_grad
+        changed = change(moduli)
+        ratio = changed.div_(moduli.clamp_(min=tiny)) if in_place else changed / moduli.clamp(tiny)
         if rest is not None and axes.live is not None:
             ratio = rest.repeat(len(x), 1).index_copy(1, axes.live, ratio)
-        changed = spectrum * ratio.view(spectrum.shape)
-        return inverse_half_spectrum(changed, sizes=x.shape[-self.dims :])
+        ratio = ratio.view(spectrum.shape)
+        spectrum = spectrum.mul_(ratio) if in_place else spectrum * ratio
+        return inverse_half_spectrum(spectrum, sizes=x.shape[-self.dims :])
 
     def _checked(self, x: Tensor) -> Tensor:
         raised = working(x)
@@ -215,23 +220,20 @@ def _as_band(band: ArrayLike, dims: int) -> Tensor:
 
 
 def _axes(p: float, dims: int, band: Tensor | None, x: Tensor) -> _Axes:
-    sizes = x.shape[-dims:]
     half = (*x.shape[1:-1], x.shape[-1] // 2 + 1)
-    counts = multiplicity(sizes).expand(half).flatten()
+    counts = multiplicity(x.shape[-dims:]).expand(half).flatten()
     # In y every one of the m copies of a modulus |c| adds |c|^p to the norm: r_y = m^(1/2-1/p) r.
-    radii = counts ** (0.5 - 1 / p)
-    stretch = counts.sqrt().to(x)
+    stretch, radii = counts.sqrt().to(x.dtype), (counts ** (0.5 - 1 / p)).to(x.dtype)
     if band is None:
-        return _Axes(stretch, None if p == 2 else radii.to(x), None, None, None)
-    given = band[..., : half[-1]].expand(half).flatten().to(x)
-    radii = radii.to(x) * given
+        return _Axes(stretch.to(x.device), None if p == 2 else radii.to(x.device))
+    given = band[..., : half[-1]].expand(half).flatten().to(x.dtype)
     live = ((given > 0) & given.isfinite()).nonzero().flatten()
     shut = (given == 0).nonzero().flatten()
     plain = p == 2 and bool((given[live] == 1).all())
     return _Axes(
-        stretch,
-        None if plain else radii[live],
-        live,
-        shut if len(shut) else None,
-        given.isinf().to(x.dtype),
+        stretch.to(x.device),
+        None if plain else (radii * given)[live].to(x.device),
+        live.to(x.device),
+        shut.to(x.device) if len(shut) else None,
+        given.isinf().to(x.dtype).to(x.device),
     )

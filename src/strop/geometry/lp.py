@@ -35,7 +35,7 @@ def value(x: Tensor, p: float, radii: Tensor | None = None) -> Tensor:
         return peak(x)
     if p == 1 or x.shape[1] == 0:
         return x.abs().sum(dim=1)
-    if p == 2:
+    if p == 2 and x.device.type == "cpu":
         # Scaling copies x, which costs more than the norm: only where squares may leave the range.
         norm = torch.linalg.vector_norm(x, 2, dim=1)
         limits = torch.finfo(x.dtype)

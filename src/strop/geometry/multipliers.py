@@ -12,32 +12,51 @@ from torch.nn.functional import softplus
 
 from strop.geometry import lp
 
-__all__ = ["falling_root", "shrink", "simplex_level"]
+__all__ = ["climbing_level", "falling_root", "shrink", "simplex_level", "sorted_level"]
 
 _MOST_STEPS = 100
 
 
 @torch.no_grad()
 def simplex_level(values: Tensor, total: Tensor, weights: Tensor | None = None) -> Tensor:
-    """The level t with sum_k w_k max(values_k - t, 0) = total, for each row, b1.
+    """The level t with sum_k w_k max(values_k - t, 0) = total, for each row, b1; w_k = 1 if None.
+
+    By sorting where that is cheap, on a GPU; elsewhere without.
+    """
+    if values.device.type == "cuda":
+        return sorted_level(values, total, weights)
+    return climbing_level(values, total, weights)
+
+
+def sorted_level(values: Tensor, total: Tensor, weights: Tensor | None = None) -> Tensor:
+    """:func:`simplex_level` read off the sorted rows (Held, Wolfe and Crowder 1974)."""
+    ordered, order = values.sort(dim=1, descending=True)
+    w = torch.ones_like(values) if weights is None else weights[order]
+    # In double: a running sum in single precision loses the small ones at the end of a long row.
+    mass = w.cumsum(dim=1, dtype=torch.float64)
+    levels = ((w * ordered).cumsum(dim=1, dtype=torch.float64) - total) / mass
+    last = (ordered > levels).sum(dim=1, keepdim=True).clamp(min=1) - 1
+    return levels.gather(1, last).to(values.dtype)
+
+
+def climbing_level(values: Tensor, total: Tensor, weights: Tensor | None = None) -> Tensor:
+    """:func:`simplex_level` without sorting (Michelot 1986; Condat 2016).
 
     Newton's method on a convex, piecewise linear, falling function, from the left: the iterates
-    rise, the active set {values_k > t} shrinks, and when it stays the same the root is found. So
-    nothing is sorted (Michelot 1986; Condat 2016).
+    rise, the active set {values_k > t} shrinks, and when it stays the same the root is found.
     """
 
     def weighed(x: Tensor) -> Tensor:
         return x.sum(dim=1, keepdim=True) if weights is None else (x @ weights)[:, None]
 
-    # One coordinate alone may not exceed the total, nor may all of them together.
-    share = total if weights is None else total / weights
-    mass = values.shape[1] if weights is None else weights.sum()
-    level = torch.maximum(
-        (values - share).amax(dim=1, keepdim=True)
-        if weights is not None
-        else values.amax(dim=1, keepdim=True) - share,
-        (weighed(values) - total) / mass,
-    )
+    # No coordinate alone may exceed the total, nor may all of them together.
+    if weights is None:
+        alone = values.amax(dim=1, keepdim=True) - total
+        mass: Tensor | int = values.shape[1]
+    else:
+        alone = (values - total / weights).amax(dim=1, keepdim=True)
+        mass = weights.sum()
+    level = torch.maximum(alone, (weighed(values) - total) / mass)
     buffer, active = torch.empty_like(values), None
     while True:
         torch.sub(values, level, out=buffer).relu_()

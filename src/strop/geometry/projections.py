@@ -44,8 +44,8 @@ def project_simplex(x: Tensor, total: float | Tensor = 1.0) -> Tensor:
         if bool((column > 0).any()):
             raise ValueError("expected total = 0 for examples without coordinates: no sum is > 0")
         return x.clone()
-    level = _level(examples, column, None)
-    return like_input((examples - level).relu(), x)
+    below = examples - examples.detach().amax(dim=1, keepdim=True)  # no sum of these overflows
+    return like_input((below - _level(below, column, None)).relu(), x)
 
 
 def project_l1_ball(x: Tensor, radius: float | Tensor, *, radii: Tensor | None = None) -> Tensor:
@@ -112,7 +112,10 @@ def nearest(x: Tensor, radius: Tensor, p: float, radii: Tensor | None) -> Tensor
     """:func:`project_lp_ball` for examples bk, a column of radii b1 and semi-axes k."""
     if p == math.inf:
         bound = radius if radii is None else radius * radii
-        return torch.minimum(torch.maximum(x, -bound), bound)
+        return x.clamp(-bound, bound)
+    if p == 2 and radii is None:
+        size = lp.value(x, 2.0)[:, None]
+        return x * torch.where(size > radius, radius / size, 1.0)
     rows = max(1, _BLOCK // max(1, x.shape[1]))
     if x.device.type != "cpu" or len(x) <= rows:
         return _nearest_rows(x, radius, p, radii)
@@ -134,8 +137,6 @@ def _onto_sphere(x: Tensor, radius: Tensor, p: float, radii: Tensor | None) -> T
     """The nearest point of the ball for rows which are all outside of it."""
     if p == 1:
         return _lengthened(_soft_threshold(x, radius, radii), radius, p, radii)
-    if p == 2 and radii is None:
-        return _lengthened(x, radius, p, radii)
     return _shrunk(x, radius, p, radii)
 
 
