@@ -7,6 +7,8 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from strop.geometry import L1, L2, Fourier, Linf, Lp, high_band, low_band
 from strop.geometry.fourier import half_spectrum, inverse_half_spectrum, mirrored, multiplicity
@@ -53,6 +55,34 @@ def test_a_band_of_ones_is_no_band(p: float, dims: int) -> None:
     torch.testing.assert_close(plain.project(x, 1.0), banded.project(x, 1.0))
     torch.testing.assert_close(plain.prox(x, 1.0), banded.prox(x, 1.0))
     torch.testing.assert_close(plain.steepest(x), banded.steepest(x))
+
+
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=3),
+    st.sampled_from([1, 1.3, 2, 3, math.inf]),
+    st.integers(0, 1000),
+    st.data(),
+)
+def test_projection_of_every_shape_has_its_certificate(
+    shape: list[int], p: float, seed: int, data: st.DataObject
+) -> None:
+    norm = Fourier(Lp(p), dims=data.draw(st.integers(1, len(shape))))
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(2, *shape, generator=generator, dtype=torch.float64)
+    radius = norm(x) * torch.rand(2, generator=generator, dtype=torch.float64)
+    v = norm.project(x, radius)
+    torch.testing.assert_close(norm(v), radius)
+    torch.testing.assert_close(((x - v) * v).flatten(1).sum(1), radius * norm.dual(x - v))
+
+
+@pytest.mark.parametrize("shape", [(10007,), (65536,), (127, 131), (3, 224, 224)])
+def test_rounding_of_long_transforms_is_not_taken_for_a_leak(shape: tuple[int, ...]) -> None:
+    dims = min(2, len(shape))
+    x = torch.randn(1, *shape, generator=torch.Generator().manual_seed(1))
+    for band in (low_band(shape[-dims:], 0.1), high_band(shape[-dims:], 0.3)):
+        norm = Fourier(Linf, dims, band=band)
+        assert norm(norm.project(x, 1.0)).isfinite().all()
+        assert norm(x).isinf().all()
 
 
 def test_fourier_l2_is_l2() -> None:

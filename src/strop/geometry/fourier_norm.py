@@ -53,8 +53,8 @@ class Fourier(Norm):
     ``band`` holds a radius for each frequency of the full spectrum (or a mask: radius 1 inside), of
     the shape of the last dimensions of the examples, the same at k and -k. Radius 0 allows nothing
     at that frequency: the norm of what has a component there (beyond the rounding of a transform)
-    is infinite. Its dual, of radii 1 / band, does not see these frequencies: a seminorm, whose
-    ``steepest`` leaves them zero.
+    is infinite, and ``project(x, math.inf)`` is its part within the band. The dual norm, of radii
+    1 / band, does not see these frequencies: a seminorm, whose ``steepest`` leaves them zero.
 
     Thesis section 5.3.3 and appendix B.3.
 
