@@ -275,7 +275,18 @@ def test_a_malicious_pickle_is_refused_and_not_run(tmp_path: Path, name: str) ->
         [1, 2],
         b"",
     ],
-    ids=str,
+    ids=[
+        "floats",
+        "objects",
+        "transposed",
+        "no labels",
+        "two rows, one label",
+        "label of text",
+        "label 10",
+        "a list of numbers",
+        "a list",
+        "bytes",
+    ],
 )
 def test_pickles_of_something_else_are_refused(tmp_path: Path, value: Any) -> None:
     content = value if value == b"" else pickle.dumps(value, protocol=4)
