@@ -138,9 +138,7 @@ def test_scores_nearer_than_float32_can_tell_are_told_apart_in_float64():
     captions[200:] = captions[:200] * (1 + 1e-7 * torch.randn(200, 512))
     images = captions + 0.01 * torch.randn(400, 512, generator=torch.Generator().manual_seed(4))
     scores = retrieval_metrics(images, captions, torch.arange(400), similarity="cosine")
-    images64 = torch.nn.functional.normalize(images, dim=1).double()
-    captions64 = torch.nn.functional.normalize(captions, dim=1).double()
-    table = images64 @ captions64.T
+    table = torch.from_numpy(unit(images) @ unit(captions).T)
     margin = table - table.diagonal()[:, None]
     certain = ((margin.abs() > 1e-13) | torch.eye(400, dtype=torch.bool)).all(1)
     assert certain.sum() > 350
@@ -187,6 +185,18 @@ def test_folds_are_the_average_over_consecutive_slices_of_images():
     assert folded.to_dict()["folds"] == 4
 
 
+def test_folds_without_captions_are_passed_over():
+    images, captions, _ = noisy_pairs(6, each=1)
+    owner = torch.tensor([0, 1, 1, 0, -1, 1])
+    folded = retrieval_metrics(images, captions, owner, folds=3)
+    alone = retrieval_metrics(images[:2], captions[owner >= 0], owner[owner >= 0])
+    assert folded.rsum == alone.rsum
+    assert (folded.image_to_text.n_queries, folded.image_to_text.skipped) == (2, 4)
+    assert (folded.text_to_image.n_queries, folded.text_to_image.skipped) == (5, 1)
+    nothing = retrieval_metrics(images, captions, torch.full((6,), -1), folds=3)
+    assert nothing.image_to_text.skipped == 6
+
+
 def test_queries_without_an_answer_are_left_out_and_counted():
     images, captions, owner = noisy_pairs(6, each=1)
     owner = torch.where(owner == 2, -1, owner)
@@ -217,6 +227,15 @@ def test_reports_hold_the_numbers():
         for value in (*one.recall.values(), one.median_rank, one.mean_rank)
     ]
     assert last == [f"{value:.1f}" for value in numbers]
+
+
+def test_large_finite_embeddings_are_not_taken_for_infinite():
+    images = torch.full((2, 4), 3e38)
+    images[1, 0] = -3e38
+    scores = retrieval_metrics(images / 1e20, images / 1e20, [0, 1])
+    assert scores.rsum == 600
+    half = torch.eye(3, dtype=torch.float16) * 4e4 + 2e4  # rows add up to more than it can hold
+    assert retrieval_metrics(half, half, [0, 1, 2]).image_to_text.recall[1] == 100
 
 
 def test_numpy_and_torch_say_the_same():

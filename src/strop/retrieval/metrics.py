@@ -13,11 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from strop.retrieval.metrics_counts import Counts, count_both_ways
+from strop.retrieval.metrics_counts import Counts, Rows, count_both_ways
 from strop.retrieval.similarity import (
     Similarity,
     SimilarityName,
-    at_least_float32,
     similarity_from_name,
 )
 from strop.support import InputError, require
@@ -205,21 +204,13 @@ def retrieval_metrics(
     if folds is not None and not 1 <= folds <= len(images):
         raise InputError(f"expected 1 to {len(images)} folds of the images, but got {folds}")
 
-    images, captions = score.prepare_images(images), score.prepare_captions(captions)
-    if folds is None:
-        parts = [(0, len(images), torch.arange(len(captions), device=images.device))]
-    else:
-        edges = [len(images) * fold // folds for fold in range(folds + 1)]
-        parts = [
-            (start, stop, ((owner >= start) & (owner < stop)).nonzero()[:, 0])
-            for start, stop in pairwise(edges)
-        ]
     from_images, from_captions = [], []
-    for start, stop, members in parts:
-        local = owner[members] - start if folds is not None else owner
-        members_captions = captions[members] if folds is not None else captions
+    for start, stop, members in _folds(owner, len(images), folds):
         by_image, by_caption = count_both_ways(
-            images[start:stop], members_captions, local, similarity=score
+            Rows(images[start:stop], score.prepare_images),
+            Rows(captions, score.prepare_captions, index=None if folds is None else members),
+            torch.where(owner[members] < 0, -1, owner[members] - start),
+            similarity=score,
         )
         from_images.append((torch.arange(start, stop), by_image))
         from_captions.append((members.cpu(), by_caption))
@@ -230,13 +221,26 @@ def retrieval_metrics(
     )
 
 
+def _folds(owner: Tensor, n_images: int, folds: int | None) -> list[tuple[int, int, Tensor]]:
+    """Slices of the images with captions, and the captions that each is ranked against."""
+    if folds is None:
+        return [(0, n_images, torch.arange(len(owner), device=owner.device))]
+    edges = [n_images * fold // folds for fold in range(folds + 1)]
+    slices = [
+        (start, stop, ((owner >= start) & (owner < stop)).nonzero()[:, 0])
+        for start, stop in pairwise(edges)
+    ]
+    return [fold for fold in slices if len(fold[2])]
+
+
 def _ranked(
     parts: Sequence[tuple[Tensor, Counts]], owners: Array, total: int, ks: tuple[int, ...]
 ) -> RankedQueries:
-    queries = torch.cat([members for members, _ in parts]).numpy()
+    empty = torch.zeros(0, dtype=torch.int64)
+    queries = torch.cat([empty, *(members for members, _ in parts)]).numpy()
     folds = np.repeat(np.arange(len(parts)), [len(members) for members, _ in parts])
     columns = {
-        name: torch.cat([getattr(counts, name) for _, counts in parts]).cpu().numpy()
+        name: torch.cat([empty, *(getattr(counts, name).cpu() for _, counts in parts)]).numpy()
         for name in ("above", "tied_wrong", "tied_right")
     }
     order = np.argsort(queries)
@@ -260,13 +264,16 @@ def _embeddings(given: Tensor | Array, name: str) -> Tensor:
         )
     if not values.is_floating_point():
         raise InputError(f"expected {name} as floating point embeddings, but got {values.dtype}")
-    if not values.sum(dtype=torch.float64).isfinite() and not values.isfinite().all():
-        row = int((~values.isfinite().all(1)).nonzero()[0, 0])
+    # A sum is finite only if all are; it may overflow, so that one that is not proves nothing yet.
+    suspects = (~values.sum(1).isfinite()).nonzero()[:, 0]
+    bad = suspects[~values[suspects].isfinite().all(1)]
+    if len(bad):
+        row = int(bad[0])
         raise InputError(
             f"expected finite embeddings, but row {row} of the {name} holds NaN or infinity; "
             "training may have diverged"
         )
-    return at_least_float32(values)
+    return values
 
 
 def _check_owner(owner: Tensor, n_images: int, n_captions: int) -> None:

@@ -4,13 +4,13 @@ One product of images and captions serves both directions and is never kept: blo
 are compared with the right one's and counted. Index letters: i images, j captions.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from strop.retrieval.similarity import Similarity
+from strop.retrieval.similarity import Similarity, at_least_float32
 
 # Small enough that counting finds the scores of a product still in the cache.
 BLOCK_ROWS, BLOCK_COLUMNS = 512, 2048
@@ -31,40 +31,63 @@ class Counts:
     tied_right: Tensor
 
 
+@dataclass(frozen=True)
+class Rows:
+    """Embeddings, all or those at ``index``, prepared for the score when they are asked for."""
+
+    values: Tensor
+    prepare: Callable[[Tensor], Tensor]
+    index: Tensor | None = None
+
+    def __len__(self) -> int:
+        return len(self.values if self.index is None else self.index)
+
+    def block(self, rows: slice) -> Tensor:
+        """In the precision they came in, at least float32."""
+        return self.prepare(at_least_float32(self._take(rows)))
+
+    def exact(self, rows: slice | Tensor) -> Tensor:
+        return self.prepare(self._take(rows).double())
+
+    def lengths(self) -> Tensor:
+        parts = _slices(len(self), BLOCK_COLUMNS)
+        norm = torch.linalg.vector_norm
+        return torch.cat([norm(self.block(part), dim=1) for part in parts]).double()
+
+    def _take(self, rows: slice | Tensor) -> Tensor:
+        return self.values[rows if self.index is None else self.index[rows]]
+
+
 def count_both_ways(
-    images: Tensor, captions: Tensor, image_of_caption: Tensor, *, similarity: Similarity
+    images: Rows, captions: Rows, image_of_caption: Tensor, *, similarity: Similarity
 ) -> tuple[Counts, Counts]:
     """Counts of image queries among captions, and of caption queries among images.
 
-    Args:
-        images, captions: prepared embeddings, finite, float32 or float64.
-        image_of_caption: the image of each caption, -1 for none.
+    ``image_of_caption`` is the image of each caption, -1 for none.
     """
+    owned = image_of_caption >= 0
     positive = _positive_scores(images, captions, image_of_caption, similarity)
     best = positive.new_full((len(images),), -torch.inf)
-    owned = image_of_caption >= 0
     best.scatter_reduce_(0, image_of_caption[owned], positive[owned], reduce="amax")
 
-    length_i = torch.linalg.vector_norm(images, dim=1).double()
-    length_j = torch.linalg.vector_norm(captions, dim=1).double()
-    scale_i = length_i * length_j.amax()
-    scale_j = length_j * length_i.amax()
-    by_image = _Tally.of(best, scale_i, images.dtype)
-    by_caption = _Tally.of(positive, scale_j, images.dtype)
+    length_i, length_j = images.lengths(), captions.lengths()
+    dtype = torch.promote_types(images.values.dtype, torch.float32)
+    by_image = _Tally.of(best, length_i * length_j.amax(), dtype)
+    by_caption = _Tally.of(positive, length_j * length_i.amax(), dtype)
 
-    for rows, columns in _blocks(len(images), len(captions)):
-        scores = similarity.matrix(images[rows], captions[columns])
-        row = image_of_caption[columns] - rows.start
-        here = ((row >= 0) & (row < len(scores))).nonzero()[:, 0]
-        scores[row[here], here] = -torch.inf
-        exact = _Exact(images[rows], captions[columns], similarity, scores.numel())
-        by_image.add(rows, scores, exact)
-        by_caption.add(columns, scores.T, exact.transposed())
+    for columns in _slices(len(captions), BLOCK_COLUMNS):
+        some_captions = captions.block(columns)
+        for rows in _slices(len(images), BLOCK_ROWS):
+            scores = similarity.matrix(images.block(rows), some_captions)
+            row = image_of_caption[columns] - rows.start
+            here = ((row >= 0) & (row < len(scores))).nonzero()[:, 0]
+            scores[row[here], here] = -torch.inf
+            exact = _Exact(images, rows, captions, columns, similarity)
+            by_image.add(rows, scores, exact.at)
+            by_caption.add(columns, scores.T, exact.at_swapped)
 
-    as_good = (
-        positive
-        >= best[image_of_caption.clamp(min=0)] - by_image.tolerance[image_of_caption.clamp(min=0)]
-    )
+    owner = image_of_caption.clamp(min=0)
+    as_good = positive >= best[owner] - by_image.tolerance[owner]
     tied_captions = torch.zeros_like(by_image.above)
     tied_captions.index_add_(0, image_of_caption[owned], as_good[owned].long())
     return (
@@ -73,52 +96,49 @@ def count_both_ways(
     )
 
 
+def _slices(length: int, step: int) -> Iterator[slice]:
+    for start in range(0, length, step):
+        yield slice(start, min(start + step, length))
+
+
 def _positive_scores(
-    images: Tensor, captions: Tensor, image_of_caption: Tensor, similarity: Similarity
+    images: Rows, captions: Rows, image_of_caption: Tensor, similarity: Similarity
 ) -> Tensor:
     """s of each caption with its image in float64, -inf where it has none."""
-    scores = torch.full((len(captions),), -torch.inf, dtype=torch.float64, device=images.device)
+    device = image_of_caption.device
+    scores = torch.full((len(captions),), -torch.inf, dtype=torch.float64, device=device)
     owned = (image_of_caption >= 0).nonzero()[:, 0]
     for part in owned.split(BLOCK_COLUMNS):
-        partners = images[image_of_caption[part]].double()
-        scores[part] = similarity.pairs(partners, captions[part].double())
+        partners = images.exact(image_of_caption[part])
+        scores[part] = similarity.pairs(partners, captions.exact(part))
     return scores
-
-
-def _blocks(rows: int, columns: int) -> Iterator[tuple[slice, slice]]:
-    for top in range(0, rows, BLOCK_ROWS):
-        for left in range(0, columns, BLOCK_COLUMNS):
-            yield (
-                slice(top, min(top + BLOCK_ROWS, rows)),
-                slice(left, min(left + BLOCK_COLUMNS, columns)),
-            )
 
 
 @dataclass(frozen=True)
 class _Exact:
-    """Scores of a block once more, in float64, where float32 could not tell."""
+    """Scores of a block once more, in float64, where a product could not tell."""
 
-    images: Tensor
-    captions: Tensor
+    images: Rows
+    rows: slice
+    captions: Rows
+    columns: slice
     similarity: Similarity
-    elements: int
-    swapped: bool = False
 
-    def transposed(self) -> "_Exact":
-        return _Exact(self.images, self.captions, self.similarity, self.elements, not self.swapped)
+    def at_swapped(self, j: Tensor, i: Tensor) -> Tensor:
+        return self.at(i, j)
 
-    def at(self, queries: Tensor, others: Tensor) -> Tensor:
-        rows, columns = (others, queries) if self.swapped else (queries, others)
+    def at(self, i: Tensor, j: Tensor) -> Tensor:
+        height, width = self.rows.stop - self.rows.start, self.columns.stop - self.columns.start
         # When nearly all scores are alike (a collapsed model), a product is cheaper than pairs.
-        if 64 * len(rows) > self.elements:
-            whole = self.similarity.matrix(self.images.double(), self.captions.double())
-            return whole[rows, columns]
-        parts = zip(rows.split(BLOCK_COLUMNS), columns.split(BLOCK_COLUMNS), strict=True)
-        pairs = [
-            self.similarity.pairs(self.images[i].double(), self.captions[j].double())
-            for i, j in parts
-        ]
-        return torch.cat(pairs) if pairs else self.images.new_zeros(0, dtype=torch.float64)
+        if 64 * len(i) > height * width:
+            images, captions = self.images.exact(self.rows), self.captions.exact(self.columns)
+            return self.similarity.matrix(images, captions)[i, j]
+        scores = torch.empty(len(i), dtype=torch.float64, device=i.device)
+        for part in _slices(len(i), BLOCK_COLUMNS):
+            images = self.images.exact(i[part] + self.rows.start)
+            captions = self.captions.exact(j[part] + self.columns.start)
+            scores[part] = self.similarity.pairs(images, captions)
+        return scores
 
 
 @dataclass(frozen=True)
@@ -147,7 +167,9 @@ class _Tally:
             tied=zeros.clone(),
         )
 
-    def add(self, queries: slice, scores: Tensor, exact: _Exact) -> None:
+    def add(
+        self, queries: slice, scores: Tensor, exact: Callable[[Tensor, Tensor], Tensor]
+    ) -> None:
         """Count a block (queries, candidates) whose right candidates stand at -inf."""
         low, high = self.low[queries, None], self.high[queries, None]
         surely_above = (scores > high).sum(1)
@@ -157,7 +179,7 @@ class _Tally:
         unsure = (near >= low[open_rows]) & (near <= high[open_rows])
         row, other = unsure.nonzero(as_tuple=True)
         query = open_rows[row]
-        difference = exact.at(query, other) - self.threshold[queries][query]
+        difference = exact(query, other) - self.threshold[queries][query]
         tolerance = self.tolerance[queries][query]
         self.above[queries].index_add_(0, query, (difference > tolerance).long())
         self.tied[queries].index_add_(0, query, (difference.abs() <= tolerance).long())
