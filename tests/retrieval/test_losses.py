@@ -380,3 +380,24 @@ def test_the_root_of_no_violation_has_a_finite_gradient(mining, k):
     ).backward()
     assert images.grad.isfinite().all()
     assert captions.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("mining", ["max", "sum"])
+def test_gradients_of_inner_products_can_be_differentiated_again(mining):
+    images, captions = embeddings(4, seed=1)
+    assert torch.autograd.gradgradcheck(
+        lambda x, y: contrastive_hinge_loss(x, y, mining=mining), (images, captions)
+    )
+
+
+@pytest.mark.parametrize("similarity", SIMILARITIES)
+@pytest.mark.parametrize(("mining", "k"), MININGS)
+def test_autocast_costs_no_more_than_its_precision(mining, k, similarity):
+    images, captions = (value.detach().float().requires_grad_() for value in embeddings(16, 8))
+    arguments = {"mining": mining, "k": k, "similarity": similarity}
+    exact = contrastive_hinge_loss(images, captions, **arguments)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        loss = contrastive_hinge_loss(images, captions, **arguments)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, exact, rtol=0.05, atol=0.01)
+    assert all(gradient.isfinite().all() for gradient in gradients(loss, images, captions))

@@ -82,7 +82,7 @@ def contrastive_hinge_loss(
     >>> images = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     >>> captions = torch.tensor([[1.0, 0.0], [1.0, 1.0]])
     >>> loss = contrastive_hinge_loss(images, captions, mining="max", reduction="sum")
-    >>> round(loss.item(), 4)  # the second image is further from its caption than from the first
+    >>> round(loss.item(), 4)  # to the second caption the first image is as near as its own
     0.2
     """
     score = similarity_from_name(similarity)
