@@ -9,6 +9,17 @@ from torch import Tensor
 from torch.nn import functional
 
 
+def embeddings(size: int, dimension: int = 5, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    images = torch.randn(size, dimension, generator=generator, dtype=torch.float64)
+    noise = torch.randn(size, dimension, generator=generator, dtype=torch.float64)
+    return images.requires_grad_(), (images.detach() + noise).requires_grad_()
+
+
+def gradients(loss: Tensor, *inputs: Tensor) -> list[Tensor]:
+    return list(torch.autograd.grad(loss, inputs))
+
+
 def scores(images: Tensor, captions: Tensor, similarity: str) -> Tensor:
     if similarity == "cosine":
         return functional.normalize(images, dim=1) @ functional.normalize(captions, dim=1).T
