@@ -162,6 +162,21 @@ def test_captions_of_the_same_image_are_no_negatives_here_either():
     assert all(row[1] in (0.0, 1.0) for row in detector._seen)
 
 
+def test_a_detector_that_comes_back_from_its_state_fires_when_it_would_have():
+    point = torch.ones(8, 4)
+    first = CollapseDetector(window=20, on_collapse="ignore")
+    for _ in range(13):
+        first.update(point, point)
+    again = CollapseDetector(window=20, on_collapse="ignore")
+    again.load_state_dict(first.state_dict())
+    found = [[one.update(point, point) for _ in range(10)] for one in (first, again)]
+    assert found[0] == found[1]
+    assert found[0][-1] is not None
+    later = CollapseDetector(window=20, on_collapse="ignore")
+    later.load_state_dict(first.state_dict())
+    assert later.collapse == first.collapse
+
+
 def test_single_pairs_say_nothing():
     detector = CollapseDetector(window=10)
     for _ in range(20):
