@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 # A processor's searches pass over the same rows many times: this many numbers stay in its cache.
-_BLOCK = 2**18
+_BLOCK = 2**16
 
 
 def project_simplex(x: Tensor, total: float | Tensor = 1.0) -> Tensor:
