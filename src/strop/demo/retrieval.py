@@ -58,6 +58,7 @@ class RetrievalAct:
             embedding_dim=256,
             hidden_dim=256,
             word_dim=128,
+            bidirectional=False,
             image_dropout=0.0,
             word_dropout=0.2,
             min_count=1,

@@ -58,7 +58,7 @@ class TrainSettings:
     k: int | None = None
     """Of `topk`."""
     warmup_sum_epochs: int = 0
-    """Epochs of SH before `mining` takes over (thesis section 3.3.3)."""
+    """Epochs of SH before `mining` takes over (thesis section 3.3.6)."""
     anneal_epochs: int = 0
     """Epochs over which `topk` or `softmax` grow from soft to the hardness asked for."""
     margin: float = 0.2
