@@ -1,7 +1,7 @@
 """Data: what is read, made or fetched before anything is trained."""
 
 from strop.data.captions import ImageCaptions
-from strop.data.captions_assemble import check_images
+from strop.data.captions_assemble import NoSuchSplitError, check_images
 from strop.data.captions_door import (
     CaptionFormat,
     RecognisedCaptions,
@@ -72,6 +72,7 @@ __all__ = [
     "LabelledImages",
     "LabelledPoints",
     "Layout",
+    "NoSuchSplitError",
     "Part",
     "RandomFeaturesTeacher",
     "RecognisedCaptions",

@@ -21,6 +21,10 @@ _PARTS = {
 }
 
 
+class NoSuchSplitError(InputError):
+    """The data name their parts, or none, and not the one that was asked for."""
+
+
 class FileOptions(TypedDict, total=False):
     """What every reader of pictures takes besides.
 

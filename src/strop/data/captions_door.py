@@ -9,6 +9,7 @@ from typing import Any, Unpack
 from strop.data.captions import ImageCaptions
 from strop.data.captions_assemble import (
     FileOptions,
+    NoSuchSplitError,
     PathLike,
     part_named_in,
     part_names,
@@ -170,7 +171,7 @@ def _refuse_other_part(path: Path, split: str | None) -> None:
     """A COCO file is one part: asking it for another must not give the wrong one in silence."""
     named = part_named_in(path.name)
     if split is not None and part_names(split) != {named}:
-        raise InputError(
+        raise NoSuchSplitError(
             f"expected the split {split!r}, but {path} is a COCO caption file, which holds one "
             f"part ({named or 'its name does not tell which'}); leave split out, or name "
             f"the file of that part"

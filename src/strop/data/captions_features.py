@@ -14,7 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from strop.data.captions import ImageCaptions
-from strop.data.captions_assemble import PathLike, part_name, part_named_in, read_text
+from strop.data.captions_assemble import (
+    NoSuchSplitError,
+    PathLike,
+    part_name,
+    part_named_in,
+    read_text,
+)
 from strop.data.images import TensorImages
 from strop.support import InputError
 
@@ -142,6 +148,11 @@ def _once_each(values: Tensor) -> Tensor:
 
 def _feature_file(path: Path, split: str | None) -> Path:
     if path.is_file():
+        if split is not None and part_named_in(path.name) != part_name(split):
+            raise NoSuchSplitError(
+                f"expected the features of the split {split!r}, but {path} is one file, and its "
+                "name is not of that part; leave split out, or name the folder"
+            )
         return path
     files = sorted(path.glob("*_ims.npy"))
     if split is not None:
@@ -150,5 +161,7 @@ def _feature_file(path: Path, split: str | None) -> Path:
     if len(files) != 1:
         found = ", ".join(file.name for file in sorted(path.glob("*_ims.npy"))) or "no *_ims.npy"
         asked = "one *_ims.npy" if split is None else f"the features of the split {split!r}"
-        raise InputError(f"expected {asked} in {path}, but it has {found}; name one with split=")
+        raise NoSuchSplitError(
+            f"expected {asked} in {path}, but it has {found}; name one with split="
+        )
     return files[0]

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 from strop.data.captions import ImageCaptions
 from strop.data.captions_assemble import (
     FileOptions,
+    NoSuchSplitError,
     PathLike,
     assemble,
     image_folder,
@@ -107,7 +108,7 @@ def karpathy_captions(
     ]
     known = {part_name(image["split"]) for image in stored["images"]}
     if wanted is not None and not wanted <= known:
-        raise InputError(
+        raise NoSuchSplitError(
             f"expected the split {split!r} in {path}, but its splits are {', '.join(sorted(known))}"
         )
     captions = {

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from strop.data.captions_assemble import (
+    NoSuchSplitError,
     PathLike,
     part_name,
     part_named_in,
@@ -44,7 +45,7 @@ def choose_split(
     wanted = part_names(split)
     if not wanted <= set(files):
         known = ", ".join(sorted(files)) or "none"
-        raise InputError(
+        raise NoSuchSplitError(
             f"expected the split {split!r} of {near}, but the split lists beside it are: {known}; "
             f"name them with split_lists={{'train': ...}}, or read all with split=None"
         )

@@ -12,6 +12,7 @@ from typing import Any, Unpack
 from strop.data.captions import ImageCaptions
 from strop.data.captions_assemble import (
     FileOptions,
+    NoSuchSplitError,
     PathLike,
     assemble,
     image_folder,
@@ -83,7 +84,7 @@ def read_caption_table(
         if split is None or not told or row.split in part_names(split):
             captions.setdefault(row.image, []).extend(row.captions)
     if not captions:
-        raise InputError(
+        raise NoSuchSplitError(
             f"expected the split {split!r} in {path}, but it has {', '.join(sorted(told))}"
         )
     if split is not None and not told:

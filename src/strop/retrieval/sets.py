@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from strop.data import ImageCaptions, load_emoji, read_captions, with_features
+from strop.data import (
+    ImageCaptions,
+    NoSuchSplitError,
+    load_emoji,
+    read_captions,
+    with_features,
+)
 from strop.data.emoji import Split
 from strop.support import InputError
 
@@ -56,14 +62,12 @@ def load_parts(
 
     Where the data name no parts, a share of the images is held out at random, by ``seed``.
     """
-    if data == "emoji":
-        return Parts(load_part(data, "train", settings), load_part(data, "validation", settings))
     try:
         return Parts(
             load_part(data, "train", settings, pretrained=pretrained),
             load_part(data, "validation", settings, pretrained=pretrained),
         )
-    except InputError:
+    except NoSuchSplitError:
         whole = load_part(data, None, settings, pretrained=pretrained)
     return hold_out(whole, share=settings.validation_share, seed=seed)
 
