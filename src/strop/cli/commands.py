@@ -36,6 +36,14 @@ COMMANDS: dict[str, Command | Group] = {
             "serve": Command("the search page, in a browser", "strop.cli.retrieval:Serve"),
         },
     ),
+    "margins": Group(
+        "Wider margins: linear classifiers that withstand the largest attack, with a certificate.",
+        {
+            "fit": Command("fit one to a table", "strop.cli.margins:Fit"),
+            "path": Command("methods side by side, in log time", "strop.cli.margins:PathCommand"),
+            "ball": Command("draw the unit ball of a norm", "strop.cli.margins:Balls"),
+        },
+    ),
     "data": Group(
         "Data sets known by name.",
         {
