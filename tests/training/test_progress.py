@@ -64,7 +64,7 @@ def test_a_run_without_a_terminal_says_one_line_per_epoch(
     lines = output.err.splitlines()
     assert len(lines) == 3
     number = r"[\d.e+-]+"
-    expected = rf"epoch 2/3  loss {number}  learning_rate 0.02  accuracy {number}  \d+ s left"
+    expected = rf"epoch 2/3  loss {number}  lr 0.02  accuracy {number}  \d+ s left"
     assert re.fullmatch(expected, lines[1])
     assert "left" not in lines[2]
 
@@ -111,7 +111,7 @@ def test_bars_show_loss_rate_metric_and_time() -> None:
     bars.epoch(state)
     task = bars.bar.tasks[0]
     assert (task.completed, task.total) == (3, 6)  # an epoch's length is learned from the first
-    assert task.fields["values"] == "loss 0.25  learning_rate 0.001  recall 41"
+    assert task.fields["values"] == "loss 0.25  lr 0.001  recall 41"
     bars.stop()
     assert "epoch 1/2" in stream.getvalue()
 

@@ -51,7 +51,7 @@ class Lines(Progress):
         self._say(state, "", {"loss": state.mean_loss})
 
     def _say(self, state: TrainingState, where: str, values: Mapping[str, float]) -> None:
-        shown = describe({**values, **state.learning_rates, **state.validation})
+        shown = describe({**values, **_rates(state), **state.validation})
         head = f"epoch {state.epoch + 1}/{self.epochs}{where}"
         print(f"{head}  {shown}{self._time_left(state)}", file=self.stream, flush=True)
         self.said = time.monotonic()
@@ -100,7 +100,7 @@ class Bars(Progress):
         self.bar.stop()
 
     def _show(self, state: TrainingState) -> None:
-        values = {"loss": state.loss, **state.learning_rates, **state.validation}
+        values = {"loss": state.loss, **_rates(state), **state.validation}
         self.bar.update(
             self.task,
             description=f"epoch {state.epoch + 1}/{self.epochs}",
@@ -122,6 +122,12 @@ def choose_progress(style: ProgressStyle, *, stream: Any = None) -> Progress:
     if style == "quiet":
         return Progress()
     raise InputError(f"progress must be auto, bars, lines or quiet, but is {style!r}")
+
+
+def _rates(state: TrainingState) -> Mapping[str, float]:
+    """The learning rates, as one number where all groups have the same."""
+    different = set(state.learning_rates.values())
+    return {"lr": different.pop()} if len(different) == 1 else state.learning_rates
 
 
 def describe(values: Mapping[str, float]) -> str:
