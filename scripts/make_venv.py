@@ -4,6 +4,8 @@ An interpreter that already has a recent torch lends it (a GPU build stays a GPU
 the version that is tested with is installed.
 """
 
+from __future__ import annotations  # an old Python must come as far as the message below
+
 import re
 import subprocess
 import sys

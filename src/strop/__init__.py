@@ -9,18 +9,79 @@ from typing import TYPE_CHECKING, Any
 
 from strop.version import __version__
 
-_HOME = {
-    "Lp": "strop.geometry",
-    "L1": "strop.geometry",
-    "L2": "strop.geometry",
-    "Linf": "strop.geometry",
-    "Fourier": "strop.geometry",
-}
-
 if TYPE_CHECKING:
-    from strop.geometry import L1, L2, Fourier, Linf, Lp
+    from strop.data import (
+        ImageCaptions,
+        LabelledImages,
+        Vocabulary,
+        load_emoji,
+        read_captions,
+        read_images,
+    )
+    from strop.geometry import L1, L2, Fourier, Linf, Lp, high_band, low_band
+    from strop.models import load_classifier
+    from strop.retrieval import (
+        CollapseDetector,
+        ContrastiveHingeLoss,
+        InfoNCELoss,
+        JointEmbedding,
+        TrainSettings,
+        contrastive_hinge_loss,
+        evaluate,
+        info_nce_loss,
+        retrieval_metrics,
+        train_embedding,
+    )
+    from strop.training import LoopSettings, fit, load_settings, open_run, read_records
 
-__all__ = ["L1", "L2", "Fourier", "Linf", "Lp", "__version__"]
+_NAMES = {
+    "strop.data": (
+        *("ImageCaptions", "LabelledImages", "Vocabulary"),
+        *("load_emoji", "read_captions", "read_images"),
+    ),
+    "strop.geometry": ("L1", "L2", "Fourier", "Linf", "Lp", "high_band", "low_band"),
+    "strop.models": ("load_classifier",),
+    "strop.retrieval": (
+        *("CollapseDetector", "ContrastiveHingeLoss", "InfoNCELoss", "JointEmbedding"),
+        *("TrainSettings", "contrastive_hinge_loss", "evaluate", "info_nce_loss"),
+        *("retrieval_metrics", "train_embedding"),
+    ),
+    "strop.training": ("LoopSettings", "fit", "load_settings", "open_run", "read_records"),
+}
+_HOME = {name: home for home, names in _NAMES.items() for name in names}
+
+__all__ = [
+    "L1",
+    "L2",
+    "CollapseDetector",
+    "ContrastiveHingeLoss",
+    "Fourier",
+    "ImageCaptions",
+    "InfoNCELoss",
+    "JointEmbedding",
+    "LabelledImages",
+    "Linf",
+    "LoopSettings",
+    "Lp",
+    "TrainSettings",
+    "Vocabulary",
+    "__version__",
+    "contrastive_hinge_loss",
+    "evaluate",
+    "fit",
+    "high_band",
+    "info_nce_loss",
+    "load_classifier",
+    "load_emoji",
+    "load_settings",
+    "low_band",
+    "open_run",
+    "read_captions",
+    "read_images",
+    "read_records",
+    "retrieval_metrics",
+    "train_embedding",
+]
 
 
 def __getattr__(name: str) -> Any:

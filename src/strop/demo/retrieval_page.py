@@ -134,7 +134,7 @@ def _curves(story: RetrievalStory) -> Any:
 
     figure = Figure(figsize=(6.4, 3.2), layout="constrained")
     axes = figure.add_subplot()
-    colours = {"SH": "#7a7f87", "MH": "#b3261e", "default": "#97441a"}
+    colours = {"SH": "#7a7f87", "MH": "#b3261e", "default": "#1f6f8b"}
     for name, run in story.runs.items():
         points = [one for one in run.history.records if one["event"] == "validation"]
         epochs = [one["epoch"] + 1 for one in points]
