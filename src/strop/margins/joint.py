@@ -22,10 +22,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from strop.geometry import Norm
+from strop.geometry import Fourier, Lp, Norm
+from strop.margins.coordinates import as_blocks
 from strop.support import InputError, StropError, require
 
-__all__ = ["JointResult", "joint_margin"]
+__all__ = ["JointResult", "joint_margin", "weight_norm"]
 
 Array = NDArray[Any]
 
@@ -80,7 +81,9 @@ def joint_margin(
     }
     difference = {pair: cp.Variable(flat.shape[1]) for pair in pairs}
     links = {(k, m): difference[k, m] == w[k] - w[m] for k, m in pairs}
-    limits = [_size(cp, difference[pair], attack, points) <= 1 for pair in pairs]
+    limits = [
+        weight_norm(cp, difference[pair], attack, tuple(points.shape[1:])) <= 1 for pair in pairs
+    ]
     fixed = [] if intercept else [b == 0]
     gauge = [cp.sum(w, axis=0) == 0]  # only differences count
     problem = cp.Problem(
@@ -103,20 +106,16 @@ def joint_margin(
     )
 
 
-def _size(cp: Any, difference: Any, attack: Norm, points: Tensor) -> Any:
-    from strop.geometry import Fourier, Lp
-
+def weight_norm(cp: Any, weights: Any, attack: Norm, shape: tuple[int, ...]) -> Any:
+    """The dual of the attack norm of a CVXPY expression for flattened weights."""
     if isinstance(attack, Lp):
-        return cp.pnorm(difference, attack.dual.p)
+        return cp.pnorm(weights, attack.dual.p)
     if isinstance(attack, Fourier):
-        from strop.margins.coordinates import as_blocks
-
-        shape = tuple(points.shape[1:])
         identity = torch.eye(int(np.prod(shape)), dtype=torch.float64)
         # <w, x> = <block weights, block entries>: the dual's blocks measure the weights.
         blocks = as_blocks(identity, shape, attack.dual)
         d, m, k = blocks.entries.shape
-        mapped = cp.reshape(blocks.entries.reshape(d, -1).numpy().T @ difference, (m, k), order="C")
+        mapped = cp.reshape(blocks.entries.reshape(d, -1).numpy().T @ weights, (m, k), order="C")
         lengths = cp.norm(mapped, 2, axis=1)
         return cp.max(lengths) if blocks.largest else cp.sum(lengths)
     raise InputError(f"expected an Lp or a Fourier norm for the joint margin, came {attack!r}")
