@@ -1,10 +1,11 @@
 """Figures 5.2, 5.3, B.1 and B.2 at the thesis's own size: d = 100, d/n = 1 … 32, three seeds.
 
-    python benchmarks/margins_figures.py --out margins_figures           # compute, resumable, then draw
-    python benchmarks/margins_figures.py --out margins_figures --draw    # only draw
+    python benchmarks/margins_figures.py --out margins_figures          # resumable, then draws
+    python benchmarks/margins_figures.py --out margins_figures --draw   # only draws
+    python benchmarks/margins_figures.py --out margins_figures --conv   # the network's gap too
 
-Every method's maximal epsilon (for linear models the margin, exactly) stands beside the exact solution
-of each attack, and its remaining certified gap is printed. ``conv_gap`` runs measure by how much
+Every method's maximal epsilon (for linear models the margin, exactly) stands beside the exact
+solution of each attack, and its remaining certified gap is printed. ``--conv`` measures by how much
 initialisation scale, step rule and depth close the gap of the convolutional network (claim M5).
 """
 
