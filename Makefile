@@ -13,7 +13,7 @@ help:
 	@echo "make test      lint, types, import rules, doctests, tests (under ten minutes on two cores)"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make docs      the documentation, without warnings, in docs/_build"
-	@echo "make bench     the benchmarks behind docs/benchmarks.md"
+	@echo "make bench     the speed ratios of docs/benchmarks.md, beside the peers, on this processor"
 	@echo "make clean     remove what the above made"
 
 # The library with its core dependencies; enough for the demo.
@@ -54,7 +54,8 @@ docs: .venv/stamp-docs
 	@echo "docs/_build/html/index.html"
 
 bench: .venv/stamp-bench
-	@.venv/bin/python benchmarks/run_all.py
+	@for one in geometry_projections retrieval_losses retrieval_evaluation; do \
+	  echo "benchmarks/$$one.py"; .venv/bin/python benchmarks/$$one.py || exit 1; done
 
 clean:
 	rm -rf .venv docs/_build strop-demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,5 +1,8 @@
 """Sphinx configuration; `make docs` treats warnings as errors."""
 
+import re
+from typing import Any
+
 import strop
 
 project = "strop"
@@ -10,7 +13,6 @@ release = version = strop.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
     "sphinx.ext.viewcode",
 ]
@@ -22,7 +24,20 @@ nitpicky = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "show-inheritance": True}
-napoleon_google_docstring = True
 
 html_theme = "furo"
 html_title = "strop"
+
+
+def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
+    """Docstrings are plain text with formulas and aligned lists: show them as they are written."""
+    summary, *rest = lines or [""]
+    while rest and not rest[0].strip():
+        rest.pop(0)
+    lines[:] = [re.sub(r"([\\\\*|_`])", r"\\\1", summary), ""]
+    if any(line.strip() for line in rest):
+        lines += [".. code-block:: none", "", *(f"   {line}" for line in rest), ""]
+
+
+def setup(app: Any) -> None:
+    app.connect("autodoc-process-docstring", as_written)
