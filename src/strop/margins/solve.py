@@ -96,7 +96,8 @@ def solve(
 
 def _automatic(data: SignedData, attack: Norm, tol: float, slack: float) -> MarginResult:
     smaller = min(len(data), data.dimension)
-    dense = len(data) * data.dimension <= _DENSE_ENTRIES and smaller <= _DENSE_POINTS
+    entries = _DENSE_ENTRIES * (10 if data.rows.is_cuda else 1)
+    dense = len(data) * data.dimension <= entries and smaller <= _DENSE_POINTS
     first: MarginResult | None = None
     if dense and has_blocks(attack):
         first = solve(
@@ -112,7 +113,9 @@ def _automatic(data: SignedData, attack: Norm, tol: float, slack: float) -> Marg
 
 
 def _exact_for(data: SignedData, attack: Norm, slack: float) -> Solver:
-    if _euclidean(attack) and slack == 0 and len(data) <= _GRAM_POINTS:
+    # With more points than features the Gram matrix is singular, and its supports take long to find.
+    few = len(data) <= min(_GRAM_POINTS, data.dimension)
+    if _euclidean(attack) and slack == 0 and few:
         return "gram"
     if has_blocks(attack):
         return "interior"
