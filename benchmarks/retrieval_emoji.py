@@ -8,13 +8,11 @@ trained on the training and validation emoji, with no choice made on the test.
 Recalls are of the test part, by the weights with the best sum of recalls on the validation part.
 """
 
-import argparse
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from side_by_side import run_jobs, table, write
+from side_by_side import options_of, run_jobs, table, write
 
 from strop.data import ImageCaptions, load_emoji
 from strop.retrieval.evaluate import evaluate, headline
@@ -79,17 +77,8 @@ def joined(one: ImageCaptions, other: ImageCaptions) -> ImageCaptions:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--at-once", type=int, default=1, help="trainings at a time on the device")
-    parser.add_argument("--losses", nargs="*", default=list(LOSSES))
-    parser.add_argument(
-        "--overrides", type=json.loads, default={}, help="settings to change, as JSON"
-    )
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--job", type=json.loads)
+    parser = options_of(__doc__, runs=list(LOSSES))
+    parser.add_argument("--overrides", type=json.loads, default={}, help="settings, as JSON")
     options = parser.parse_args()
     if options.job:
         print(json.dumps(train_and_test(**options.job)))
@@ -99,7 +88,7 @@ def main() -> None:
         {"name": name, "split": split, "seed": seed, "overrides": options.overrides}
         for seed in range(options.seeds)
         for name, split in [
-            *((name, "compositional") for name in options.losses),
+            *((name, "compositional") for name in options.runs),
             (default, "random"),
         ]
     ]
@@ -110,7 +99,7 @@ def main() -> None:
         ("name to picture R@1", lambda one: one["t2i_r1"]),
         ("collapsed, %", lambda one: 100.0 * one["collapsed"]),
     ]
-    for split, names in (("compositional", options.losses), ("random", [default])):
+    for split, names in (("compositional", options.runs), ("random", [default])):
         chosen = [
             (name, [one for one in results if (one["loss"], one["split"]) == (name, split)])
             for name in names

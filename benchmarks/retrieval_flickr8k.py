@@ -8,13 +8,11 @@ recalls of the test images by the weights with the best sum of recalls on the va
 `--sentences FOLDER` (a sentence encoder of transformers) adds the run that fine-tunes it.
 """
 
-import argparse
 import json
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from side_by_side import run_jobs, table, write
+from side_by_side import options_of, run_jobs, table, write
 
 from strop.data import find_data
 from strop.retrieval.evaluate import evaluate
@@ -83,15 +81,8 @@ def train_and_test(name: str, seed: int, sentences: str | None) -> dict[str, Any
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--at-once", type=int, default=1, help="trainings at a time on the device")
-    parser.add_argument("--runs", nargs="*", default=list(RUNS))
+    parser = options_of(__doc__, runs=list(RUNS))
     parser.add_argument("--sentences", help="a folder of a sentence encoder of transformers")
-    parser.add_argument("--out", type=Path)
-    parser.add_argument("--job", type=json.loads)
     options = parser.parse_args()
     if options.job:
         print(json.dumps(train_and_test(**options.job)))

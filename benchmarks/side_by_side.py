@@ -1,5 +1,6 @@
 """What the benchmarks share: many trainings at a time on one device, means with intervals."""
 
+import argparse
 import json
 import math
 import subprocess
@@ -11,6 +12,19 @@ from typing import Any
 
 # Two-sided 95 % points of Student's t for 1 to 10 degrees of freedom.
 STUDENT = (12.71, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+def options_of(description: str | None, *, runs: Sequence[str]) -> argparse.ArgumentParser:
+    """The options of a benchmark over seeds."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--at-once", type=int, default=1, help="trainings at a time on the device")
+    parser.add_argument("--runs", nargs="*", default=list(runs), help="which; all without it")
+    parser.add_argument("--out", type=Path, help="a JSON file for the raw numbers")
+    parser.add_argument("--job", type=json.loads, help="one training, as the program calls itself")
+    return parser
 
 
 def run_jobs(

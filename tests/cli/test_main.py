@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("tyro", reason="the command line needs tyro: pip install strop")
+
 from strop.cli import main
 from strop.cli.commands import COMMANDS, Command, Group
 from strop.support import InputError, write_json

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+pytest.importorskip("tyro", reason="the command line needs tyro: pip install strop")
+
 from strop.cli import main
 
 COLOURS = {

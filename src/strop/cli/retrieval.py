@@ -16,7 +16,7 @@ from strop.retrieval.model import JointEmbedding
 from strop.retrieval.search import index_pictures, search_image, search_text
 from strop.retrieval.sets import DataSettings, load_part, load_parts
 from strop.retrieval.settings import PRESETS, TrainSettings
-from strop.retrieval.train import MODEL_FOLDER, train_embedding
+from strop.retrieval.train import MODEL_FOLDER, TrackerName, train_embedding
 from strop.support import InputError, write_json, writing
 from strop.training import choose_device
 
@@ -50,6 +50,8 @@ class Train:
     """Go on with the run in --out."""
     overwrite: bool = False
     """Start anew in place of the run in --out."""
+    track: tuple[TrackerName, ...] = ()
+    """Mirror the records there, too (extra `tracking`)."""
 
     @classmethod
     def presets(cls) -> dict[str, TrainSettings]:
@@ -75,6 +77,7 @@ class Train:
             device=self.device,
             resume=self.resume,
             overwrite=self.overwrite,
+            track=self.track,
         )
         if trained.collapse:
             print(trained.collapse)

@@ -35,7 +35,6 @@ from strop.training import (
     RunFolder,
     Schedule,
     StepDecay,
-    Tracker,
     TrainingState,
     choose_device,
     fit,
@@ -46,7 +45,9 @@ from strop.training import (
     seed_everything,
 )
 from strop.training.distributed import rank
+from strop.training.trackers import make_tracker
 
+TrackerName = Literal["tensorboard", "wandb", "mlflow"]
 MODEL_FOLDER = "model"
 WARMUP_SHARE = 0.05  # of all steps, before the cosine falls
 
@@ -78,7 +79,7 @@ def train_embedding(
     cache: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
-    trackers: Sequence[Tracker] = (),
+    track: Sequence[TrackerName] = (),
     progress: Literal["auto", "bars", "lines", "quiet"] = "auto",
 ) -> TrainedEmbedding:
     """Fit both encoders to the pairs of ``train``; keep the weights with the best sum of recalls.
@@ -87,7 +88,8 @@ def train_embedding(
     of the chosen hardness or InfoNCE. Without ``validation`` the last weights are kept. With
     ``out``, settings, records and checkpoints are written there, and the model under ``out/model``;
     a killed run goes on with ``resume``. ``start_from`` goes on with a trained model (the thesis's
-    fine-tuning). The features of a frozen image network are made once and kept in ``cache``. Under
+    fine-tuning). The features of a frozen image network are made once and kept in ``cache``.
+    ``track`` mirrors the records to TensorBoard, Weights & Biases or MLflow. Under
     ``torchrun`` negatives are gathered across the processes, and the results are those of one
     process at equal batch size.
     """
@@ -95,6 +97,8 @@ def train_embedding(
     with process_group(chosen):
         seed_everything(settings.seed, rank=rank())
         run = None
+        if track and out is None:
+            raise InputError("a tracker mirrors the records of a run's folder: name one with out")
         if out is not None:
             run = open_run(
                 out, settings=settings, seed=settings.seed, resume=resume, overwrite=overwrite
@@ -112,7 +116,7 @@ def train_embedding(
         if settings.dual_encoder is not None and validation is not None:
             zero_shot = evaluate(parts.model, validation)
         history, collapse = _fit(
-            parts, settings, validation, run=run, trackers=trackers, progress=progress
+            parts, settings, validation, run=run, track=track, progress=progress
         )
         if history.best is not None:
             parts.model.load_state_dict(history.best_weights())
@@ -133,7 +137,7 @@ def _fit(
     validation: ImageCaptions | None,
     *,
     run: RunFolder | None,
-    trackers: Sequence[Tracker],
+    track: Sequence[TrackerName],
     progress: Literal["auto", "bars", "lines", "quiet"],
 ) -> tuple[FitResult, str | None]:
     """Train what was assembled; how it went, and what the collapse detector said."""
@@ -155,7 +159,7 @@ def _fit(
         run=run,
         before_step=objective.follow,
         on_step=objective.watch,
-        trackers=trackers,
+        trackers=[] if run is None or rank() else [make_tracker(name, run) for name in track],
         progress=progress,
     )
     return history, objective.collapse
