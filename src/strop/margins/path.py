@@ -46,6 +46,8 @@ class MarginPath:
     attack: Norm
     records: tuple[PathRecord, ...]
     weights: Tensor
+    mixture: Tensor
+    """(n,) how much each point pulls at the end: with it anybody can certify the weights."""
     upper: float
     """No margin is above this."""
 
@@ -134,6 +136,7 @@ class Recorder:
 
     def take(self, iteration: int, weights: Tensor, mixture: Tensor, log_loss: float) -> PathRecord:
         """Record where ``weights`` (d,) stand; ``mixture`` (n,) may tighten the bound."""
+        self._mixture = mixture
         bounds = certify(self.data, weights, mixture, attack=self.attack)
         self._upper = min(self._upper, bounds.upper)
         exact = weights.to(torch.float64)
@@ -153,7 +156,12 @@ class Recorder:
 
     def path(self, method: str, weights: Tensor) -> MarginPath:
         return MarginPath(
-            method, self.attack, tuple(self.records), weights.reshape(self.data.shape), self._upper
+            method,
+            self.attack,
+            tuple(self.records),
+            weights.reshape(self.data.shape),
+            self._mixture,
+            self._upper,
         )
 
     def _direction_error(self, weights: Tensor) -> float | None:

@@ -16,7 +16,20 @@ from strop.support import InputError
 
 __all__ = ["Solver", "max_margin", "solve"]
 
-Solver = Literal["auto", "exact", "gram", "interior", "pdhg", "highs", "clarabel"]
+Solver = Literal[
+    "auto",
+    "exact",
+    "gram",
+    "interior",
+    "pdhg",
+    "highs",
+    "clarabel",
+    "steepest",
+    "proximal",
+    "adversarial",
+    "convnet",
+    "deep-linear",
+]
 
 # A dense factor of n points costs n^3; beyond these sizes steps that only multiply are faster.
 _DENSE_ENTRIES = 3e8
@@ -47,7 +60,9 @@ def max_margin(
         intercept: whether b is free, or zero.
         solver: "exact" takes "gram" (l2) or "interior" (l1, linf, Fourier); "pdhg" takes any norm,
             size and device; "highs" and "clarabel" are peers from the extra ``solvers``; "auto"
-            chooses the fastest that reaches ``tol``.
+            chooses the fastest that reaches ``tol``. "steepest", "proximal", "adversarial",
+            "convnet" and "deep-linear" are the thesis's methods, for study: see
+            :mod:`strop.margins.study`.
         tol: the certified relative gap to reach.
         slack: 0 <= xi < 1, the mean hinge loss under attack that is allowed.
 
@@ -91,6 +106,10 @@ def solve(
         from strop.margins.min_norm import solve_min_norm
 
         return solve_min_norm(data, attack=attack, tol=tol, slack=slack, engine=solver)
+    if solver in ("steepest", "proximal", "adversarial", "convnet", "deep-linear"):
+        from strop.margins.study import solve_by_study
+
+        return solve_by_study(data, attack=attack, tol=tol, slack=slack, method=solver)
     raise InputError(f"expected a solver of {get_args(Solver)}, came {solver!r}")
 
 
@@ -113,7 +132,7 @@ def _automatic(data: SignedData, attack: Norm, tol: float, slack: float) -> Marg
 
 
 def _exact_for(data: SignedData, attack: Norm, slack: float) -> Solver:
-    # With more points than features the Gram matrix is singular, and its supports take long to find.
+    # With more points than features the Gram matrix is singular, its support long to find.
     few = len(data) <= min(_GRAM_POINTS, data.dimension)
     if _euclidean(attack) and slack == 0 and few:
         return "gram"

@@ -11,7 +11,7 @@ steps of fixed size, 1 / t with normalised ones, 1 / t^2 with dual acceleration.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -133,13 +133,7 @@ def adversarial_training(
         attack=attack,
         eps=eps,
     )
-    return MarginPath(
-        f"adversarial training at eps={eps:.4g}",
-        path.attack,
-        path.records,
-        path.weights,
-        path.upper,
-    )
+    return replace(path, method=f"adversarial training at eps={eps:.4g}")
 
 
 class _Descent:
