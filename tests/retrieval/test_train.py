@@ -1,51 +1,21 @@
 """Training a joint embedding: it learns, repeats, resumes, and notices its own collapse."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 
-from strop.data import ImageCaptions, TensorImages
-from strop.retrieval import PRESETS, JointEmbedding, TrainSettings, evaluate, train_embedding
+from retrieval.tiny_training import TINY, features, main
+from strop.data import TensorImages
+from strop.retrieval import PRESETS, JointEmbedding, evaluate, train_embedding
 from strop.retrieval.train import Objective
 from strop.support import InputError
 from strop.training import TrainingInterrupted, TrainingState
-
-COLOURS = ("red", "green", "blue", "yellow", "white", "black")
-THINGS = ("cat", "dog", "boat", "tree", "star")
-TINY = replace(
-    TrainSettings(),
-    embedding_dim=24,
-    hidden_dim=24,
-    word_dim=16,
-    batch_size=16,
-    epochs=12,
-    learning_rate=1e-2,
-    image_dropout=0.0,
-    word_dropout=0.1,
-)
-
-
-def features(copies: int = 2) -> ImageCaptions:
-    """Pairs of a colour and a thing as noisy features, each with its name."""
-    generator = torch.Generator().manual_seed(0)
-    codes = torch.randn(len(COLOURS) + len(THINGS), 32, generator=generator)
-    names, rows, captions = [], [], []
-    for copy in range(copies):
-        for at, colour in enumerate(COLOURS):
-            for other, thing in enumerate(THINGS, start=len(COLOURS)):
-                noise = 0.05 * torch.randn(32, generator=generator)
-                rows.append(codes[at] + codes[other] + noise)
-                captions.append(f"a {colour} {thing}")
-                names.append(f"{colour}-{thing}-{copy}")
-    return ImageCaptions(
-        images=TensorImages(torch.stack(rows)),
-        names=tuple(names),
-        captions=tuple(captions),
-        image_of_caption=torch.arange(len(rows)),
-        fields={"concept": tuple(captions)},
-    )
 
 
 @pytest.mark.parametrize("loss", ["hinge", "info-nce"])
@@ -99,6 +69,25 @@ def test_an_interrupted_run_resumes_to_the_same_weights(
     )
     pairs = zip(_values(whole.model), _values(resumed.model), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_two_processes_train_what_one_trains(tmp_path: Path) -> None:
+    main(tmp_path / "one")
+    tests = Path(__file__).parent.parent
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    subprocess.run(
+        [*launcher, str(tests / "retrieval" / "tiny_training.py"), str(tmp_path / "two")],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    one, two = (
+        load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two")
+    )
+    assert one.keys() == two.keys()
+    for name in one:
+        torch.testing.assert_close(one[name], two[name], rtol=1e-3, atol=1e-5)
 
 
 def test_a_run_folder_holds_a_model_that_scores_the_same(tmp_path: Path) -> None:
