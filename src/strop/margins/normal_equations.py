@@ -14,7 +14,7 @@ from torch import Tensor
 
 __all__ = ["NormalEquations"]
 
-_REFINEMENTS = 1
+_REFINEMENTS_WIDE, _REFINEMENTS_TALL = 1, 4
 _STRIPES = 5
 _SMALL = 1000
 
@@ -41,9 +41,9 @@ class NormalEquations:
         self.cholesky = _cholesky(matrix)
 
     def solve(self, r: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
-        """x (n, c) and y (d, c) for right-hand sides r (n, c) and h (d, c), refined once."""
+        """x (n, c) and y (d, c) for right-hand sides r (n, c) and h (d, c), refined."""
         x, y = self._once(r, h)
-        for _ in range(_REFINEMENTS):
+        for _ in range(_REFINEMENTS_WIDE if self.wide else _REFINEMENTS_TALL):
             dx, dy = self._once(r - self.diagonal * x - self.factor @ y, h - self.factor.T @ x + y)
             x, y = x + dx, y + dy
         return x, y
