@@ -1,5 +1,6 @@
 """The laboratory, the drawings, the commands and the act."""
 
+import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from strop.demo.margins import MarginsAct
 from strop.geometry import L1, L2, Fourier, Linf
 from strop.margins.lab import PathRun, attack_of, run_path, sweep
 from strop.margins.plots import ball_surface, draw_ball, save_ball_page
-from strop.support import InputError
+from strop.support import InputError, MissingExtraError
 
 
 def test_sweep_runs_each_run_once_and_resumes(tmp_path: Path) -> None:
@@ -40,6 +41,14 @@ def test_sweep_through_joblib_is_the_same(tmp_path: Path) -> None:
     here = sweep(runs, out=tmp_path / "one")
     for a, b in zip(there.runs, here.runs, strict=True):
         assert a["path"]["records"][-1]["margin"] == b["path"]["records"][-1]["margin"]
+
+
+def test_an_absent_cluster_backend_is_named(tmp_path: Path) -> None:
+    if importlib.util.find_spec("ray") is not None:
+        pytest.skip("ray is installed here: it would run")
+    runs = [PathRun("gd", count=3, dimension=4, iterations=2)]
+    with pytest.raises(MissingExtraError, match="pip install ray"):
+        sweep(runs, out=tmp_path, jobs=2, backend="ray")
 
 
 @pytest.mark.parametrize(

@@ -142,17 +142,21 @@ def signed_data(points: Any, labels: Any, *, intercept: bool = False) -> SignedD
 
 def _as_rows(points: Any) -> tuple[Tensor, tuple[int, ...]]:
     if hasattr(points, "tocsr"):  # scipy's sparse matrices, without importing scipy
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         matrix = points.tocsr()
         values = np.asarray(matrix.data)
         values = values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
-        rows = torch.sparse_csr_tensor(
-            torch.from_numpy(matrix.indptr.astype(np.int64)),
-            torch.from_numpy(matrix.indices.astype(np.int64)),
-            torch.from_numpy(values.copy()),
-            size=matrix.shape,
-            check_invariants=True,
-        )
+        with warnings.catch_warnings():
+            # What is used of them here is tested here.
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            rows = torch.sparse_csr_tensor(
+                torch.from_numpy(matrix.indptr.astype(np.int64)),
+                torch.from_numpy(matrix.indices.astype(np.int64)),
+                torch.from_numpy(values.copy()),
+                size=matrix.shape,
+                check_invariants=True,
+            )
+        if not bool(rows.values().isfinite().all()):
+            raise InputError("expected finite points, came NaN or infinity: drop or impute them")
         return rows, (int(matrix.shape[1]),)
     tensor = points if isinstance(points, Tensor) else torch.as_tensor(np.asarray(points))
     if tensor.dtype not in (torch.float32, torch.float64):

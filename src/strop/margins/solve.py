@@ -32,7 +32,7 @@ Solver = Literal[
 ]
 
 # A dense factor of n points costs n^3; beyond these sizes steps that only multiply are faster.
-_DENSE_ENTRIES = 3e8
+_DENSE_ENTRIES = 1e8
 _DENSE_POINTS = 12_000
 _GRAM_POINTS = 6000
 
