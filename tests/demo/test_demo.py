@@ -3,15 +3,20 @@
 from pathlib import Path
 
 from strop.demo import DemoSettings, run_demo
+from strop.demo.margins import MarginsAct
 from strop.demo.retrieval import RetrievalAct
 
 
 def test_the_demonstration_writes_a_page_that_loads_nothing(tmp_path: Path) -> None:
     said: list[str] = []
-    settings = DemoSettings(out=tmp_path / "demo", retrieval=RetrievalAct(epochs=1, size=8))
+    settings = DemoSettings(
+        out=tmp_path / "demo",
+        retrieval=RetrievalAct(epochs=1, size=8),
+        margins=MarginsAct(size=12),
+    )
     page = run_demo(settings, say=said.append)
     text = page.read_text(encoding="utf-8")
-    assert text.count("<h2>") == 2
+    assert text.count("<h2>") == 3
     assert "data:image/png" in text  # the curves
     assert "corazón rojo" in text
     assert "http://" not in text

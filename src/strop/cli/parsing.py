@@ -15,14 +15,15 @@ def parse(command: type[Callable[[], None]], *, prog: str, words: list[str]) -> 
 
     ``--preset NAME`` replaces the defaults of ``settings`` by those that ``presets()`` of the
     command gives; ``--config FILE`` takes them from the settings file of an earlier run; options
-    on the line win over both.
+    on the line win over both. Options of nested settings go without the name of the nest, unless
+    the command says that it is ``PREFIXED``, because two of them share a name.
     """
     return tyro.cli(
         command,
         prog=prog,
         args=words,
         default=_defaults(command, words),
-        config=(tyro.conf.OmitArgPrefixes,),
+        config=() if getattr(command, "PREFIXED", False) else (tyro.conf.OmitArgPrefixes,),
     )
 
 
