@@ -67,7 +67,7 @@ def test_from_a_folder_of_pictures_to_a_search_in_three_commands(
     assert "03.png" in capsys.readouterr().out
 
 
-def test_evaluate_and_embed(
+def test_evaluate_embed_and_look(
     pictures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, data = str(tmp_path / "run"), str(pictures / "captions.csv")
@@ -75,14 +75,23 @@ def test_evaluate_and_embed(
     assert main(["retrieval", "train", data, "--out", run, *few]) == 0
     numbers = tmp_path / "scores.json"
     capsys.readouterr()
-    evaluate = ["retrieval", "evaluate", run, data, "--part", "all", "--size", "24"]
+    evaluate = ["retrieval", "evaluate", run, data, "--part", "all"]
     assert main([*evaluate, "--json-out", str(numbers)]) == 0
     assert "Med r" in capsys.readouterr().out
     assert json.loads(numbers.read_text())["image_to_text"]["queries"] == 50
     vectors = tmp_path / "vectors.safetensors"
-    embed = ["retrieval", "embed", run, data, "--out", str(vectors), "--size", "24"]
-    assert main(embed) == 0
+    assert main(["retrieval", "embed", run, data, "--out", str(vectors)]) == 0
     assert vectors.stat().st_size > 50 * 32 * 4
+    capsys.readouterr()
+    look = ["retrieval", "look", run, data, "--part", "all", "--out", str(tmp_path / "look")]
+    assert main(look) == 0
+    drawn = [Path(line) for line in capsys.readouterr().out.split("\n") if line]
+    assert [path.name for path in drawn] == [
+        "hard-negatives.png",
+        "top-captions.png",
+        "similarities.png",
+    ]
+    assert all(Image.open(path).width > 300 for path in drawn)
 
 
 def test_a_run_starts_from_the_settings_of_another_and_resumes(

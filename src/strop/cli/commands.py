@@ -30,6 +30,7 @@ COMMANDS: dict[str, Command | Group] = {
         {
             "train": Command("train a joint embedding", "strop.cli.retrieval:Train"),
             "evaluate": Command("recalls and ranks of a model", "strop.cli.retrieval:Evaluate"),
+            "look": Command("pictures of what it confuses", "strop.cli.retrieval:Look"),
             "index": Command("index a folder of pictures", "strop.cli.retrieval:Index"),
             "embed": Command("vectors of pictures and captions", "strop.cli.retrieval:Embed"),
             "search": Command("find pictures by words or by picture", "strop.cli.retrieval:Search"),

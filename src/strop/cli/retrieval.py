@@ -1,7 +1,7 @@
 """``strop retrieval``: train, evaluate, index, search."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -9,9 +9,11 @@ import tyro
 from rich.progress import Progress
 from safetensors.torch import save_file
 
+from strop.data import ImageCaptions
 from strop.retrieval.embedding import embed_captions, embed_images
 from strop.retrieval.evaluate import evaluate
 from strop.retrieval.index import EmbeddingIndex
+from strop.retrieval.look import look
 from strop.retrieval.model import JointEmbedding
 from strop.retrieval.search import index_pictures, search_image, search_text
 from strop.retrieval.sets import DataSettings, load_part, load_parts
@@ -111,8 +113,7 @@ class Evaluate:
 
     def __call__(self) -> None:
         model = load_model(self.run, device=self.device)
-        part = None if self.part == "all" else self.part
-        data = load_part(self.data, part, self.reading, pretrained=_is_pretrained(model))
+        data = _read(self.data, self.part, self.reading, model)
         scores = evaluate(model, data, folds=self.folds)
         print(f"{data.describe()}\n{scores.table()}")
         if self.json_out is not None:
@@ -200,8 +201,7 @@ class Embed:
 
     def __call__(self) -> None:
         model = load_model(self.run, device=self.device)
-        part = None if self.part == "all" else self.part
-        data = load_part(self.data, part, self.reading, pretrained=_is_pretrained(model))
+        data = _read(self.data, self.part, self.reading, model)
         vectors = {
             "images": embed_images(model, data.images),
             "captions": embed_captions(model, data.captions),
@@ -211,6 +211,34 @@ class Embed:
         with writing(self.out) as partial:
             save_file(vectors, partial, metadata=facts)
         print(f"{data.describe()}\n{self.out}: {model.embedding_dim} dimensions")
+
+
+@dataclass(frozen=True)
+class Look:
+    """Pictures of how a model sees a data set: hard negatives, first captions, similarities."""
+
+    run: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """The folder of the run."""
+    data: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="DATA")]
+    """Captions and pictures, as for training."""
+    out: Path
+    """The folder for the pictures."""
+    beside: Path | None = None
+    """Another run, to compare with."""
+    part: str = "test"
+    """Which part of the data; `all` for the whole."""
+    reading: DataSettings = field(default_factory=DataSettings)
+    seed: int = 0
+    """Of the images that are drawn."""
+    device: Device = "auto"
+
+    def __call__(self) -> None:
+        runs = [self.run] if self.beside is None else [self.run, self.beside]
+        models = {run.name: load_model(run, device=self.device) for run in runs}
+        model = next(iter(models.values()))
+        data = _read(self.data, self.part, self.reading, model)
+        for path in look(models, data, out=self.out, seed=self.seed):
+            print(path)
 
 
 @dataclass(frozen=True)
@@ -232,6 +260,12 @@ class Serve:
         index = EmbeddingIndex.load(self.run / INDEX_FOLDER, fingerprint=model.fingerprint())
         app = create_app(model, index)
         serve(app, host=self.host, port=self.port, started=lambda at: print(f"serving {at}"))
+
+
+def _read(data: str, part: str, reading: DataSettings, model: JointEmbedding) -> ImageCaptions:
+    """Data as the model takes them: its pictures are of the size it was trained on."""
+    sized = reading if reading.size is not None else replace(reading, size=model.image_size)
+    return load_part(data, None if part == "all" else part, sized)
 
 
 def _is_pretrained(model: JointEmbedding) -> bool:
