@@ -169,6 +169,11 @@ def _dual(settings: TrainSettings) -> JointEmbedding:
 
 def _tuned(model: JointEmbedding, settings: TrainSettings) -> JointEmbedding:
     """Let a pretrained image network learn, as the second stage of the thesis's training does."""
+    if model.similarity != settings.similarity:
+        raise InputError(
+            f"the model to go on from was trained with the similarity {model.similarity!r}, but "
+            f"the settings ask for {settings.similarity!r}: add --similarity {model.similarity}"
+        )
     encoder = model.image_encoder
     if settings.finetune_images and not isinstance(encoder, PretrainedImages):
         raise InputError(
