@@ -88,7 +88,7 @@ def test_grey_pictures_are_refused() -> None:
 
 
 def test_features_of_photographs_find_the_stored_ones(real_data: Callable[[str], Path]) -> None:
-    """The stored features were made from the photographs before they were compressed again."""
+    """The stored features seem to be of another rendering of the photographs: near, not equal."""
     weights = next(real_data("efficientnet-lite0").glob("*.pth"))
     folder = real_data("flickr8k")
     stored = np.load(folder / "features_efficientnet_lite0.npz")
