@@ -30,13 +30,25 @@ html_title = "strop"
 
 
 def as_written(app: Any, what: str, name: str, obj: Any, options: Any, lines: list[str]) -> None:
-    """Docstrings are plain text with formulas and aligned lists: show them as they are written."""
-    summary, *rest = lines or [""]
-    while rest and not rest[0].strip():
-        rest.pop(0)
-    lines[:] = [re.sub(r"([\\\\*|_`])", r"\\\1", summary), ""]
-    if any(line.strip() for line in rest):
-        lines += [".. code-block:: none", "", *(f"   {line}" for line in rest), ""]
+    """Docstrings are plain text: prose becomes paragraphs, examples and lists stay as written."""
+    blocks = "\n".join(lines).strip("\n").split("\n\n")
+    lines[:] = [line for block in blocks if block.strip() for line in (*_shown(block), "")]
+
+
+def _shown(block: str) -> list[str]:
+    rows = block.split("\n")
+    if block.lstrip().startswith(">>>"):
+        return [".. code-block:: pycon", "", *(f"   {row}" for row in rows)]
+    if any(re.match(r"\s|- |[\w, *]+: ", row) for row in rows[1:]) or re.match(r"\s|- ", rows[0]):
+        return [".. code-block:: none", "", *(f"   {row}" for row in rows)]
+    return [_escaped(row) for row in rows]
+
+
+def _escaped(text: str) -> str:
+    """Without a meaning to Sphinx, but for ``code`` between two pairs of backticks."""
+    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?([\w]+)`", r"``\1``", text)
+    parts = re.split(r"(``.+?``)", text)
+    return "".join(p if p.startswith("``") else re.sub(r"([\\*|_`])", r"\\\1", p) for p in parts)
 
 
 def setup(app: Any) -> None:
