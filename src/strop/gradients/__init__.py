@@ -1,0 +1,36 @@
+"""Quieter gradients: per-example gradients of any model, without holding them.
+
+>>> import torch
+>>> from strop.gradients import per_example_norms
+>>> model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
+>>> def losses(model, batch):
+...     return torch.nn.functional.cross_entropy(model(batch[0]), batch[1], reduction="none")
+>>> per_example_norms(model, losses, (torch.randn(5, 4), torch.tensor([0, 1, 2, 0, 1]))).shape
+torch.Size([5])
+"""
+
+from strop.gradients.capture import Tape, Use, capture
+from strop.gradients.network import (
+    Projection,
+    gradient_gram,
+    gradient_inner,
+    gradient_sketch,
+    per_example_gradients,
+    per_example_norms,
+    random_projection,
+)
+from strop.gradients.per_example import PerExample
+
+__all__ = [
+    "PerExample",
+    "Projection",
+    "Tape",
+    "Use",
+    "capture",
+    "gradient_gram",
+    "gradient_inner",
+    "gradient_sketch",
+    "per_example_gradients",
+    "per_example_norms",
+    "random_projection",
+]

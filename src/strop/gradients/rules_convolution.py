@@ -1,0 +1,99 @@
+"""Convolutions in one, two and three dimensions: patches, or one grouped convolution."""
+
+import torch
+from torch import Tensor, nn
+
+from strop.gradients.per_example import Dense, Factored, PerExample, widen
+from strop.support import InputError
+
+AnyConvolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+
+def convolution(
+    layer: AnyConvolution, activations: Tensor, gradients: Tensor
+) -> dict[str, PerExample]:
+    """Any stride, padding, dilation and groups: (n, channels, *space) and (n, outputs, *space).
+
+    >>> layer = nn.Conv1d(1, 1, 2)
+    >>> found = convolution(layer, torch.tensor([[[1.0, 2.0, 3.0]]]), torch.ones(1, 1, 2))
+    >>> found["weight"].materialise()
+    tensor([[[[3., 5.]]]])
+    """
+    if activations.ndim != layer.weight.ndim:
+        raise InputError(
+            f"expected a batch of {layer.weight.ndim} dimensions for {type(layer).__name__}, but "
+            f"came {tuple(activations.shape)}: add the dimension of examples in front"
+        )
+    found: dict[str, PerExample] = {}
+    if layer.weight.requires_grad:
+        found["weight"] = Convolution(layer, activations, gradients)
+    if layer.bias is not None and layer.bias.requires_grad:
+        found["bias"] = Dense(widen(gradients).flatten(2).sum(2))
+    return found
+
+
+class Convolution(Factored):
+    """Thesis appendix A.2.1: ``g_n = sum_t d_nt a_nt^T`` where a_nt is the patch at position t.
+
+    The factors are patches, cut out when they are asked for. Whole gradients come from a grouped
+    convolution in which every example is a group of its own, and projections of patches from a
+    convolution with the directions as filters: neither cuts patches.
+    """
+
+    def __init__(self, layer: AnyConvolution, activations: Tensor, gradients: Tensor) -> None:
+        self.shape, self.groups = layer.weight.shape, layer.groups
+        self.stride, self.dilation = list(layer.stride), list(layer.dilation)
+        mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+        margins = layer._reversed_padding_repeated_twice
+        images = widen(activations)
+        self.images = nn.functional.pad(images, margins, mode=mode) if any(margins) else images
+        self.d = widen(gradients)
+        self.examples, self.positions = len(gradients), gradients[0, 0].numel()
+        self.outputs = self.shape[0] // self.groups
+        self.inputs = self.shape[1:].numel()
+
+    def factors(self) -> tuple[Tensor, Tensor]:
+        patches = self.images
+        kernel = self.shape[2:]
+        for axis, size in enumerate(kernel):
+            reach = self.dilation[axis] * (size - 1) + 1
+            patches = patches.unfold(2 + axis, reach, self.stride[axis])
+            patches = patches[..., :: self.dilation[axis]]
+        space = len(kernel)
+        patches = patches.unflatten(1, (self.groups, -1)).movedim(2, 2 + space)
+        a = patches.reshape(self.examples, self.groups, self.positions, self.inputs)
+        return a, self._grouped_gradients().mT
+
+    def block(self, start: int, stop: int) -> Tensor:
+        rows = self.d.unflatten(1, (self.groups, -1))[:, :, start:stop]
+        space = self.d.shape[2:]
+        filters = self.d.new_empty(1).expand(
+            self.examples * self.groups * (stop - start), *self.shape[1:]
+        )
+        _, values, _ = torch.ops.aten.convolution_backward(
+            rows.reshape(1, -1, *space),
+            self.images.reshape(1, -1, *self.images.shape[2:]),
+            filters,
+            None,
+            self.stride,
+            [0] * len(space),
+            self.dilation,
+            False,
+            [0] * len(space),
+            self.examples * self.groups,
+            [False, True, False],
+        )
+        return values.reshape(self.examples, self.groups, stop - start, self.inputs)
+
+    def rank_one_by_factors(self, left: Tensor, right: Tensor) -> Tensor:
+        filters = right.reshape(-1, *self.shape[1:]).repeat(self.groups, *[1] * (self.d.ndim - 1))
+        none = [0] * (self.d.ndim - 2)
+        a = torch.convolution(
+            self.images, filters, None, self.stride, none, self.dilation, False, none, self.groups
+        )
+        a = a.reshape(self.examples, self.groups, len(right), self.positions)
+        d = torch.einsum("ngot,kgo->ngkt", self._grouped_gradients(), left)
+        return (a * d).sum((1, 3))
+
+    def _grouped_gradients(self) -> Tensor:
+        return self.d.reshape(self.examples, self.groups, self.outputs, self.positions)
