@@ -1,0 +1,29 @@
+"""Attacks on classifiers: the worst perturbation of each example, in any norm of the geometry.
+
+An attack is a function over a norm, and what it returns keeps to the budget and to the box.
+
+>>> import torch
+>>> from strop.attacks import apgd
+>>> from strop.geometry import Linf
+>>> model = torch.nn.Linear(2, 2, bias=False)
+>>> _ = model.weight.data.copy_(torch.tensor([[1.0, 1.0], [-1.0, 0.0]]))
+>>> result = apgd(model, torch.tensor([[0.5, 0.2]]), torch.tensor([0]), norm=Linf, eps=0.125)
+>>> result.adversarial, result.success, result.norm
+(tensor([[0.3750, 0.0750]]), tensor([False]), tensor([0.1250]))
+"""
+
+from strop.attacks.apgd import apgd
+from strop.attacks.losses import cross_entropy, dlr, margin, targeted_dlr, targeted_margin
+from strop.attacks.pgd import pgd
+from strop.attacks.search import AttackResult
+
+__all__ = [
+    "AttackResult",
+    "apgd",
+    "cross_entropy",
+    "dlr",
+    "margin",
+    "pgd",
+    "targeted_dlr",
+    "targeted_margin",
+]

@@ -1,0 +1,175 @@
+"""The perturbations that are allowed: those of a ball that also keep x + delta within a box.
+
+Both sets hold zero and are convex, so whatever is allowed stays so when it is scaled towards zero.
+Clipping to the box and scaling into the ball is thus enough, unless some frequencies are shut:
+clipping leaks into these. Within such a band the perturbation is bent into the box by turns that
+keep to the band, and scaled by what is then still missing.
+
+Legend: b example.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from strop.geometry import Fourier, Lp, Norm, project_ball_and_box
+
+__all__ = ["Neighbourhood", "each"]
+
+_TURNS = 60
+_OVERSHOOT = 1.5
+_FARTHEST = 1.0
+_INSET = 0.02
+_ROOM = 1e-6
+_ATTEMPTS = 24
+
+
+def each(values: Tensor, x: Tensor) -> Tensor:
+    """One value for each example, broadcast over ``x``."""
+    return values.reshape(-1, *[1] * (x.ndim - 1))
+
+
+@dataclass(frozen=True)
+class Neighbourhood:
+    """{delta : ||delta|| <= eps, low <= x + delta <= high} around each example of ``x``.
+
+    Args:
+        x: examples (batch, ...), inside of the bounds.
+        norm: of the ball.
+        eps: its radius for each example, b.
+        bounds: the box, or none.
+    """
+
+    x: Tensor
+    norm: Norm
+    eps: Tensor
+    bounds: tuple[float, float] | None
+
+    def __getitem__(self, rows: Tensor) -> Neighbourhood:
+        return replace(self, x=self.x[rows], eps=self.eps[rows])
+
+    @torch.no_grad()
+    def inside(self, delta: Tensor) -> Tensor:
+        """A perturbation near ``delta`` that is allowed, up to rounding; the nearest for L1, L2,
+        Linf and without a box."""
+        if self.bounds is None or len(delta) == 0:
+            return self.norm.project(delta, self.eps)
+        low, high = self.bounds[0] - self.x, self.bounds[1] - self.x
+        if isinstance(self.norm, Lp) and self.norm.p in (1, 2, math.inf):
+            return project_ball_and_box(delta, self.eps, norm=self.norm, low=low, high=high)
+        within = self.norm.project(delta, self.eps)
+        if _some_shut(self.norm):
+            return self._bent_into_box(within, low, high)
+        clipped = within.clamp(low, high)
+        size = self.norm(clipped)
+        return clipped * each(_shrinkage(size, self.eps), clipped)
+
+    @torch.no_grad()
+    def steepest(self, gradient: Tensor, delta: Tensor) -> Tensor:
+        """The steepest direction of unit norm for what the box still lets move at ``delta``.
+
+        A pixel at its bound would otherwise be all that a step in L1 moves, for ever.
+        """
+        if self.bounds is not None:
+            low, high = self.bounds
+            near = torch.finfo(delta.dtype).eps ** 0.75 * (high - low)
+            point = self.x + delta
+            stuck = ((point >= high - near) & (gradient > 0)) | (
+                (point <= low + near) & (gradient < 0)
+            )
+            gradient = gradient.masked_fill(stuck, 0.0)
+        return self.norm.steepest(gradient)
+
+    def random(self, generator: torch.Generator | None) -> Tensor:
+        """Noise of the band, as long as the budget allows."""
+        device = self.x.device if generator is None else generator.device
+        noise = torch.randn(self.x.shape, generator=generator, device=device, dtype=self.x.dtype)
+        noise = self.norm.project(noise.to(self.x.device), math.inf)
+        size = self.norm(noise)
+        scale = self.eps / torch.where(size > 0, size, 1.0)
+        return self.inside(noise * each(scale, noise))
+
+    @torch.no_grad()
+    def deliver(self, delta: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """x + delta rounded to ``dtype`` and the norm of what that is, in float64: inside the box,
+        and inside the ball of radius eps (1 + 1e-6) after the rounding too.
+
+        What the rounding takes out of the ball is scaled by a little less, and left at x itself
+        where nothing but zero is left at this precision. In a band the norm is that of the part
+        within the band; the part outside is a rounding of x + delta.
+        """
+        x, delta, eps = self.x.double(), delta.double(), self.eps.double()
+        scale = torch.ones_like(eps)
+        unit = torch.finfo(dtype).eps
+        original = self.x.to(dtype)
+        largest = max(1.0, *map(abs, self.bounds)) if self.bounds else 1.0
+        for attempt in range(_ATTEMPTS):
+            moved = x + delta * each(scale, delta)
+            adversarial = (moved if self.bounds is None else moved.clamp(*self.bounds)).to(dtype)
+            change = adversarial.double() - x
+            seen = self.norm.project(change, math.inf)
+            size = self.norm(seen)
+            leak = _peak(change - seen) > 4 * unit * _peak(adversarial).clamp(min=largest)
+            outside = (size > eps * (1 + _ROOM)) | leak
+            if not bool(outside.any()):
+                return adversarial, size
+            shorter = scale * _shrinkage(size, eps) * max(0.0, 1 - unit * 2.0**attempt)
+            scale = torch.where(outside, shorter, scale)
+        adversarial = torch.where(each(outside, adversarial), original, adversarial)
+        return adversarial, torch.where(outside, 0.0, size)
+
+    def _bent_into_box(self, delta: Tensor, low: Tensor, high: Tensor) -> Tensor:
+        """The one of many ways into the box, all within band and ball, that keeps the most.
+
+        Turns between the box and the ball come near to the box and never arrive. Aiming at a box
+        that is a little smaller, they arrive in the true one, if there is a way: pixels at a bound
+        then move inwards. What is still outside after a turn is mended by scaling.
+        """
+        # From far outside the turns overshoot to the other side: start no further than a box away.
+        delta = delta * each(_shrinkage(_peak(delta), _FARTHEST * _peak(high - low)), delta)
+        best, most = torch.zeros_like(delta), torch.zeros_like(self.eps)
+        inset = each(_INSET * _peak(delta), delta)
+        bottom, top, turned = low + inset, high - inset, delta
+        for _ in range(_TURNS):
+            reach = _reach(turned, low, high)
+            fitting = turned * each(reach, delta)
+            kept = (fitting * delta).flatten(1).sum(dim=1)
+            better = kept > most
+            best = torch.where(each(better, delta), fitting, best)
+            most = torch.where(better, kept, most)
+            if bool((reach == 1).all()):
+                break
+            back = turned.clamp(bottom, top) - turned
+            turned = self.norm.project(turned + _OVERSHOOT * back, self.eps)
+        return best
+
+
+def _some_shut(norm: Norm) -> bool:
+    return isinstance(norm, Fourier) and norm.band is not None and bool((norm.band == 0).any())
+
+
+def _shrinkage(size: Tensor, eps: Tensor) -> Tensor:
+    """The factor that brings a perturbation of this size into the ball."""
+    over = size > eps
+    return torch.where(over, eps / torch.where(over, size, 1.0), 1.0)
+
+
+def _reach(delta: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """The largest factor up to 1 that keeps ``delta`` in the box, but for a rounding of x + delta.
+
+    The room is widened by one unit in the last place: at a bound a ripple of rounding errors must
+    not forbid all of the perturbation.
+    """
+    slack = torch.finfo(delta.dtype).eps * (high - low)
+    room = torch.where(delta > 0, high, -low) + slack
+    moving = delta != 0
+    factor = torch.where(moving, room / torch.where(moving, delta.abs(), 1.0), 1.0)
+    return factor.flatten(1).amin(dim=1).clamp(max=1.0)
+
+
+def _peak(x: Tensor) -> Tensor:
+    return x.abs().flatten(1).amax(dim=1)

@@ -1,0 +1,118 @@
+"""What an attack climbs: one number for each example, the larger the nearer to a mistake.
+
+Legend: b example, c class; z the logits bc, y the labels b, t the targets b.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from strop.support import InputError
+
+__all__ = [
+    "Loss",
+    "LossName",
+    "choose_loss",
+    "cross_entropy",
+    "dlr",
+    "margin",
+    "targeted_dlr",
+    "targeted_margin",
+]
+
+LossName = Literal["ce", "dlr", "targeted-dlr", "margin"]
+Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """log sum_c exp(z_c) - z_y, for each example."""
+    return functional.cross_entropy(logits, labels, reduction="none")
+
+
+def margin(logits: Tensor, labels: Tensor) -> Tensor:
+    """max_{c != y} z_c - z_y: above zero exactly where the example is misclassified.
+
+    >>> margin(torch.tensor([[3.0, 1.0, 0.0]]), torch.tensor([0]))
+    tensor([-2.])
+    """
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    return others.amax(dim=1) - _of(logits, labels)
+
+
+def targeted_margin(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
+    """z_t - z_y."""
+    return _of(logits, targets) - _of(logits, labels)
+
+
+def dlr(logits: Tensor, labels: Tensor) -> Tensor:
+    """The margin in units of the spread of the logits: (max_{c != y} z_c - z_y) / (z_(1) - z_(3)).
+
+    z_(1) >= z_(2) >= ... are the logits in order, of three classes or more. It neither vanishes
+    where a model is sure of itself nor changes when logits are rescaled (Croce and Hein 2020).
+
+    >>> dlr(torch.tensor([[3.0, 1.0, -1.0]]), torch.tensor([0]))
+    tensor([-0.5000])
+    """
+    top = _top(logits, 3)
+    return margin(logits, labels) / _spread(top[:, 0] - top[:, 2])
+
+
+def targeted_dlr(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
+    """(z_t - z_y) / (z_(1) - (z_(3) + z_(4)) / 2), of four classes or more."""
+    top = _top(logits, 4)
+    spread = _spread(top[:, 0] - (top[:, 2] + top[:, 3]) / 2)
+    return targeted_margin(logits, labels, targets) / spread
+
+
+def choose_loss(name: LossName, classes: int) -> tuple[Loss, bool]:
+    """The loss of this name for so many classes, and whether it wants a target.
+
+    With too few classes for a ratio of logits the margin takes its place, and a warning says so.
+    """
+    if name == "ce":
+        return _without_target(cross_entropy), False
+    if name == "margin":
+        return _without_target(margin), False
+    if name == "dlr":
+        return _without_target(dlr if _enough(name, classes, 3) else margin), False
+    if name == "targeted-dlr":
+        return (targeted_dlr if _enough(name, classes, 4) else targeted_margin), True
+    raise InputError(
+        f"expected a loss out of {', '.join(get_args(LossName))}, came {name!r}: choose one of them"
+    )
+
+
+def _enough(name: str, classes: int, needed: int) -> bool:
+    if classes < needed:
+        warnings.warn(
+            f"the loss {name!r} needs at least {needed} classes and the model has {classes}: "
+            "the margin of the logits is used in its place; pass loss='margin' to silence this",
+            stacklevel=5,
+        )
+    return classes >= needed
+
+
+def _without_target(loss: Callable[[Tensor, Tensor], Tensor]) -> Loss:
+    return lambda logits, labels, targets: loss(logits, labels)
+
+
+def _of(logits: Tensor, classes: Tensor) -> Tensor:
+    return logits.gather(1, classes[:, None])[:, 0]
+
+
+def _top(logits: Tensor, count: int) -> Tensor:
+    if logits.shape[1] < count:
+        raise InputError(
+            f"expected at least {count} classes, came logits of shape {tuple(logits.shape)}: "
+            "use the margin or the cross-entropy"
+        )
+    return logits.topk(count, dim=1).values
+
+
+def _spread(difference: Tensor) -> Tensor:
+    """Where the leading logits tie there is no unit: a tiny one keeps the sign."""
+    return difference.clamp(min=torch.finfo(difference.dtype).eps)

@@ -1,0 +1,230 @@
+"""What all attacks share: checks at the door, the examples that are worth attacking, the result.
+
+Legend: b example, c class.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from strop.attacks.feasible import Neighbourhood, each
+from strop.attacks.losses import Loss, LossName, choose_loss, margin
+from strop.geometry import Norm
+from strop.support import InputError
+
+__all__ = ["AttackResult", "Climb", "Objective", "search"]
+
+_MOST_TARGETS = 9
+_HALF = (torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What an attack has found.
+
+    ``adversarial`` is in the box, and ``norm``, the norm of its difference to x taken in float64
+    (of the part within the band, where there is one), at most eps (1 + 1e-6).
+
+    Args:
+        adversarial: the examples, in the shape and dtype of x.
+        success: whether each is misclassified.
+        norm: of the perturbation of each; 0 where x was misclassified to begin with.
+        iterations: steps taken, over all restarts and targets.
+        gradient_calls: calls of the model with a gradient, over all restarts and targets.
+    """
+
+    adversarial: Tensor
+    success: Tensor
+    norm: Tensor
+    iterations: int
+    gradient_calls: int
+
+
+@dataclass
+class Objective:
+    """A loss of x + delta for some of the examples, its gradient, and the best delta seen.
+
+    The best is misclassified if any was, and of the largest loss among those.
+    """
+
+    model: Callable[[Tensor], Tensor]
+    x: Tensor
+    labels: Tensor
+    targets: Tensor
+    loss: Loss
+    dtype: torch.dtype
+    gradient_calls: int = 0
+    best: Tensor = field(init=False)
+    best_loss: Tensor = field(init=False)
+    best_gradient: Tensor = field(init=False)
+    broken: Tensor = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.best, self.best_gradient = torch.zeros_like(self.x), torch.zeros_like(self.x)
+        self.best_loss = self.x.new_full((len(self.x),), -math.inf)
+        self.broken = torch.zeros_like(self.best_loss, dtype=torch.bool)
+
+    def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of each example, b, and its gradient in the shape of ``delta``."""
+        with torch.enable_grad():
+            point = (self.x + delta).to(self.dtype).requires_grad_()
+            logits = self.model(point)
+            values = self.loss(logits.to(self.x.dtype), self.labels, self.targets)
+            (gradient,) = torch.autograd.grad(values.sum(), point)
+        self.gradient_calls += 1
+        values, gradient = values.detach(), gradient.to(self.x.dtype)
+        if not bool(values.isfinite().all() & gradient.isfinite().all()):
+            raise InputError(
+                "expected finite losses and gradients, came NaN or infinity from the model: "
+                "attack it in float32, or look for the layer whose backward pass overflows"
+            )
+        self._keep(delta, values, gradient, margin(logits.detach(), self.labels) > 0)
+        return values, gradient
+
+    def _keep(self, delta: Tensor, values: Tensor, gradient: Tensor, broken: Tensor) -> None:
+        better = (broken & ~self.broken) | ((broken == self.broken) & (values > self.best_loss))
+        self.best = torch.where(each(better, delta), delta, self.best)
+        self.best_gradient = torch.where(each(better, delta), gradient, self.best_gradient)
+        self.best_loss = torch.where(better, values, self.best_loss)
+        self.broken = self.broken | broken
+
+
+Climb = Callable[[Objective, Neighbourhood, Tensor], None]
+
+
+def search(
+    model: Callable[[Tensor], Tensor],
+    x: Tensor,
+    y: Tensor,
+    climb: Climb,
+    *,
+    norm: Norm,
+    eps: float | Tensor,
+    steps: int,
+    loss: LossName,
+    restarts: int,
+    bounds: tuple[float, float] | None,
+    generator: torch.Generator | None,
+) -> AttackResult:
+    """Climb from zero, then from noise, for every target; keep the best of each example.
+
+    Only examples that are still classified rightly are attacked (again).
+    """
+    radii = _checked(x, y, norm, eps, steps, restarts, bounds)
+    x = x.detach()
+    if isinstance(model, nn.Module):
+        _warn_of_train_mode(model)
+    logits = _checked_logits(model, x, y)
+    objective, targeted = choose_loss(loss, logits.shape[1])
+    working = x.float() if x.dtype in _HALF else x
+    around = Neighbourhood(working, norm, radii.to(working), bounds)
+    adversarial, gap = x.clone(), margin(logits, y)
+    size = torch.zeros(len(x), dtype=torch.float64, device=x.device)
+    ranked = logits.scatter(1, y[:, None], -math.inf).argsort(dim=1, descending=True)
+    ranks = min(_MOST_TARGETS, logits.shape[1] - 1) if targeted else 1
+    calls = 0
+    for restart in range(restarts):
+        for rank in range(ranks):
+            rows = (gap <= 0).nonzero().flatten()
+            if len(rows) == 0 or steps == 0:
+                break
+            here = around[rows]
+            start = here.random(generator) if restart else torch.zeros_like(here.x)
+            task = Objective(model, here.x, y[rows], ranked[rows, rank], objective, x.dtype)
+            climb(task, here, start)
+            calls += task.gradient_calls
+            found, length = here.deliver(task.best, x.dtype)
+            with torch.no_grad():
+                reached = margin(model(found), y[rows])
+            better = reached > gap[rows]
+            adversarial[rows[better]], size[rows[better]] = found[better], length[better]
+            gap[rows[better]] = reached[better]
+    return AttackResult(adversarial, gap > 0, size.to(working.dtype), calls, calls)
+
+
+def _checked(
+    x: Tensor,
+    y: Tensor,
+    norm: Norm,
+    eps: float | Tensor,
+    steps: int,
+    restarts: int,
+    bounds: tuple[float, float] | None,
+) -> Tensor:
+    """The radius of each example, in float64, when all else is as it should be."""
+    if not isinstance(norm, Norm):
+        raise InputError(
+            f"expected a norm, came {norm!r}: pass one of strop.geometry, such as Linf or "
+            "Fourier(Linf, dims=2)"
+        )
+    if not x.is_floating_point() or x.ndim < 2:
+        raise InputError(
+            f"expected examples of shape (batch, ...) and a floating-point dtype, came "
+            f"{tuple(x.shape)} of {x.dtype}: pictures in bytes become x.float() / 255"
+        )
+    if not bool(x.isfinite().all()):
+        raise InputError("expected finite examples, came NaN or infinity in x: remove those rows")
+    if y.shape != (len(x),) or y.dtype not in (torch.int64, torch.int32, torch.uint8):
+        raise InputError(
+            f"expected a whole-numbered label for each of {len(x)} examples, came shape "
+            f"{tuple(y.shape)} of {y.dtype}: pass class indices, y.argmax(dim=1) if one-hot"
+        )
+    if steps < 0 or restarts < 1:
+        raise InputError(
+            f"expected steps >= 0 and restarts >= 1, came {steps} and {restarts}: take more"
+        )
+    if bounds is not None:
+        _check_bounds(x, bounds)
+    radii = torch.as_tensor(eps, dtype=torch.float64).to(x.device)
+    if radii.shape not in ((), (len(x),)) or not bool(((radii >= 0) & radii.isfinite()).all()):
+        raise InputError(
+            f"expected eps to be a finite number >= 0 or one for each of {len(x)} examples, came "
+            f"{eps!r}: pass a radius in the units of x"
+        )
+    return radii.expand(len(x))
+
+
+def _check_bounds(x: Tensor, bounds: tuple[float, float]) -> None:
+    low, high = bounds
+    if not low < high:
+        raise InputError(f"expected bounds (low, high) with low < high, came {bounds}: order them")
+    if x.numel() and not bool(((x >= low) & (x <= high)).all()):
+        raise InputError(
+            f"expected x within {bounds}, came values from {x.min().item():g} to "
+            f"{x.max().item():g}: scale x, put the normalisation into the model, or pass the true "
+            "bounds (None for no box)"
+        )
+
+
+def _checked_logits(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Tensor:
+    with torch.no_grad():
+        logits = model(x)
+    if logits.ndim != 2 or len(logits) != len(x) or logits.shape[1] < 2:
+        raise InputError(
+            f"expected logits of shape ({len(x)}, classes) with two classes or more, came "
+            f"{tuple(logits.shape)}: a single score s becomes torch.stack([-s, s], dim=1)"
+        )
+    if not bool(logits.isfinite().all()):
+        raise InputError("expected finite logits, came NaN or infinity: check the model's weights")
+    if len(y) and not bool(((y >= 0) & (y < logits.shape[1])).all()):
+        raise InputError(
+            f"expected labels from 0 to {logits.shape[1] - 1}, came {int(y.min())} to "
+            f"{int(y.max())}: number the classes from 0 as the model does"
+        )
+    return logits
+
+
+def _warn_of_train_mode(model: nn.Module) -> None:
+    kinds = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
+    if any(module.training and isinstance(module, kinds) for module in model.modules()):
+        warnings.warn(
+            "the model has batch normalisation or dropout in train mode: the attack changes its "
+            "running statistics or climbs noise; call model.eval() first",
+            stacklevel=4,
+        )

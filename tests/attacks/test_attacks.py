@@ -1,0 +1,98 @@
+"""What is particular to one part: losses against loops, the box within a band, what is counted."""
+
+import math
+import warnings
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from strop.attacks import apgd, dlr, margin, pgd, targeted_dlr, targeted_margin
+from strop.attacks.feasible import Neighbourhood
+from strop.geometry import L1, L2, Fourier, Linf, high_band, low_band
+
+LOGITS = torch.tensor([[3.0, 1.0, -1.0, 0.5], [0.0, 2.0, 5.0, 1.0], [1.0, 1.0, 0.0, -4.0]])
+LABELS = torch.tensor([0, 1, 3])
+
+
+def test_losses_agree_with_loops_over_the_classes() -> None:
+    targets = torch.tensor([1, 2, 0])
+    for i, z in enumerate(LOGITS.tolist()):
+        y, t, down = int(LABELS[i]), int(targets[i]), sorted(z, reverse=True)
+        gap = max(v for c, v in enumerate(z) if c != y) - z[y]
+        row = slice(i, i + 1)
+        assert margin(LOGITS[row], LABELS[row]).item() == pytest.approx(gap)
+        assert dlr(LOGITS[row], LABELS[row]).item() == pytest.approx(gap / (down[0] - down[2]))
+        expected = (z[t] - z[y]) / (down[0] - (down[2] + down[3]) / 2)
+        assert targeted_margin(LOGITS, LABELS, targets)[i].item() == pytest.approx(z[t] - z[y])
+        assert targeted_dlr(LOGITS, LABELS, targets)[i].item() == pytest.approx(expected)
+
+
+def test_dlr_refuses_two_classes() -> None:
+    with pytest.raises(ValueError, match="at least 3 classes"):
+        dlr(LOGITS[:, :2], torch.tensor([0, 1, 1]))
+
+
+def test_dlr_is_finite_where_all_logits_tie() -> None:
+    logits = torch.zeros(1, 4, requires_grad=True)
+    value = dlr(logits, torch.tensor([0]))
+    (gradient,) = torch.autograd.grad(value.sum(), logits)
+    assert value.isfinite().all()
+    assert gradient.isfinite().all()
+
+
+def pictures(*shape: int) -> Tensor:
+    drawn = torch.rand(shape, generator=torch.Generator().manual_seed(0))
+    return (1.3 * drawn - 0.15).clamp(0, 1)
+
+
+@pytest.mark.parametrize("inner", [L1, L2, Linf], ids=str)
+@pytest.mark.parametrize("band", [low_band((16, 16), 0.25), high_band((16, 16), 0.1)])
+def test_a_band_leaves_much_of_a_perturbation_of_saturated_pictures(
+    inner: object, band: Tensor
+) -> None:
+    """Scaling alone would leave none of it: a pixel at its bound forbids all moves across it."""
+    x = pictures(4, 3, 16, 16)
+    norm = Fourier(inner, dims=2, band=band)
+    wanted = torch.randn(x.shape, generator=torch.Generator().manual_seed(1))
+    wanted = norm.project(wanted, math.inf)
+    size = norm(wanted) / 20
+    around = Neighbourhood(x, norm, size, (0.0, 1.0))
+    kept = around.inside(wanted / 20)
+    progress = (kept * wanted / 20).flatten(1).sum(dim=1) / L2(wanted / 20) ** 2
+    assert (progress > 0.3).all()
+
+
+def test_a_budget_below_the_rounding_of_the_picture_moves_nothing() -> None:
+    x = torch.full((1, 1, 4, 4), 0.7)
+    around = Neighbourhood(x, Linf, torch.tensor([1e-9]), (0.0, 1.0))
+    delivered, size = around.deliver(torch.full_like(x, 1e-9), torch.float32)
+    assert torch.equal(delivered, x)
+    assert size.item() == 0
+
+
+@pytest.mark.parametrize("attack", [pgd, apgd])
+def test_calls_of_the_model_are_counted(attack: object) -> None:
+    calls = []
+    net = nn.Linear(6, 5)
+
+    def model(x: Tensor) -> Tensor:
+        calls.append(torch.is_grad_enabled())
+        return net(x)
+
+    x = torch.rand(4, 6, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        y = net(x).argmax(dim=1)
+    result = attack(model, x, y, norm=Linf, eps=1e-3, steps=7, restarts=2)  # type: ignore[operator]
+    assert result.gradient_calls == result.iterations == sum(calls) == 14
+
+
+def test_train_mode_is_said_where_it_matters() -> None:
+    noisy = nn.Sequential(nn.Linear(4, 3), nn.Dropout(0.5))
+    x, y = torch.rand(5, 4), torch.zeros(5).long()
+    with pytest.warns(UserWarning, match=r"model.eval\(\)"):
+        pgd(noisy, x, y, norm=Linf, eps=0.1, steps=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pgd(noisy.eval(), x, y, norm=Linf, eps=0.1, steps=1)
+        pgd(noisy[0].train(), x, y, norm=Linf, eps=0.1, steps=1)
