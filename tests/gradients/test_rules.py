@@ -5,10 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradients.gradient_oracle import agree, layer_gradients
 from strop.gradients import per_example
-from strop.gradients.per_example import Outer, PerExample
+from strop.gradients.per_example import Dense, Outer, PerExample
 from strop.gradients.rules import rule_for
 from strop.support import InputError
 
@@ -172,3 +173,21 @@ def test_what_has_no_gradient_of_its_own_is_refused_with_the_remedy(layer, input
 def test_a_layer_without_a_rule_is_named():
     with pytest.raises(InputError, match="GRU"):
         rule_for(nn.GRU(2, 2))
+
+
+def test_a_sketch_of_a_vector_holds_no_more_than_its_directions():
+    """Biases are sketched by one matrix product: no (examples, rows, directions) on the way."""
+    part = Dense(torch.randn(8, 100))
+    left, right = torch.randn(50, 100), torch.randn(50, 1)
+    largest = 0
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            nonlocal largest
+            out = function(*args, **(kwargs or {}))
+            largest = max(largest, out.numel() if isinstance(out, Tensor) else 0)
+            return out
+
+    with Watch():
+        part.inner_rank_one(left, right)
+    assert 0 < largest <= left.numel()

@@ -33,6 +33,7 @@ class Use:
         gradients: the gradient that came back for each output; None where none came.
         edges: each output's place in the graph, before any later change in place; None where it
             needs no gradient.
+        versions: the tensors among the inputs, with their versions when the layer was called.
     """
 
     name: str

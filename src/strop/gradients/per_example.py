@@ -88,7 +88,10 @@ class Dense(PerExample):
         return self.values.reshape(self.examples, -1) @ centres.reshape(len(centres), -1).T
 
     def inner_rank_one(self, left: Tensor, right: Tensor) -> Tensor:
-        matrices = self.values.reshape(self.examples, *matrix_shape(self.shape))
+        rows, columns = matrix_shape(self.shape)
+        matrices = self.values.reshape(self.examples, rows, columns)
+        if columns == 1:  # a vector: the product below would hold (n, rows, k) for nothing
+            return matrices.squeeze(2) @ (left * right).T
         return torch.einsum("nok,ko->nk", matrices @ right.T, left)
 
     def materialise(self) -> Tensor:
