@@ -14,6 +14,7 @@ An attack is a function over a norm, and what it returns keeps to the budget and
 
 from strop.attacks.apgd import apgd
 from strop.attacks.losses import cross_entropy, dlr, margin, targeted_dlr, targeted_margin
+from strop.attacks.minimum_norm import minimum_norm
 from strop.attacks.pgd import pgd
 from strop.attacks.search import AttackResult
 
@@ -23,6 +24,7 @@ __all__ = [
     "cross_entropy",
     "dlr",
     "margin",
+    "minimum_norm",
     "pgd",
     "targeted_dlr",
     "targeted_margin",

@@ -18,7 +18,7 @@ from strop.attacks.losses import Loss, LossName, choose_loss, margin
 from strop.geometry import Norm
 from strop.support import InputError
 
-__all__ = ["AttackResult", "Climb", "Objective", "search"]
+__all__ = ["AttackResult", "Climb", "Objective", "prepare", "search"]
 
 _MOST_TARGETS = 9
 _HALF = (torch.float16, torch.bfloat16)
@@ -116,14 +116,11 @@ def search(
 
     Only examples that are still classified rightly are attacked (again).
     """
-    radii = _checked(x, y, norm, eps, steps, restarts, bounds)
+    if restarts < 1:
+        raise InputError(f"expected restarts >= 1, came {restarts}: one run is the least")
+    logits, around = prepare(model, x, y, norm=norm, eps=eps, steps=steps, bounds=bounds)
     x = x.detach()
-    if isinstance(model, nn.Module):
-        _warn_of_train_mode(model)
-    logits = _checked_logits(model, x, y)
     objective, targeted = choose_loss(loss, logits.shape[1])
-    working = x.float() if x.dtype in _HALF else x
-    around = Neighbourhood(working, norm, radii.to(working), bounds)
     adversarial, gap = x.clone(), margin(logits, y)
     size = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     ranked = logits.scatter(1, y[:, None], -math.inf).argsort(dim=1, descending=True)
@@ -145,7 +142,27 @@ def search(
             better = reached > gap[rows]
             adversarial[rows[better]], size[rows[better]] = found[better], length[better]
             gap[rows[better]] = reached[better]
-    return AttackResult(adversarial, gap > 0, size.to(working.dtype), calls, calls)
+    return AttackResult(adversarial, gap > 0, size.to(around.x.dtype), calls, calls)
+
+
+def prepare(
+    model: Callable[[Tensor], Tensor],
+    x: Tensor,
+    y: Tensor,
+    *,
+    norm: Norm,
+    eps: float | Tensor,
+    steps: int,
+    bounds: tuple[float, float] | None,
+) -> tuple[Tensor, Neighbourhood]:
+    """The logits of x and what is allowed around it, when all is as it should be."""
+    radii = _checked(x, y, norm, eps, steps, bounds)
+    x = x.detach()
+    if isinstance(model, nn.Module):
+        _warn_of_train_mode(model)
+    logits = _checked_logits(model, x, y)
+    working = x.float() if x.dtype in _HALF else x
+    return logits, Neighbourhood(working, norm, radii.to(working), bounds)
 
 
 def _checked(
@@ -154,7 +171,6 @@ def _checked(
     norm: Norm,
     eps: float | Tensor,
     steps: int,
-    restarts: int,
     bounds: tuple[float, float] | None,
 ) -> Tensor:
     """The radius of each example, in float64, when all else is as it should be."""
@@ -175,10 +191,8 @@ def _checked(
             f"expected a whole-numbered label for each of {len(x)} examples, came shape "
             f"{tuple(y.shape)} of {y.dtype}: pass class indices, y.argmax(dim=1) if one-hot"
         )
-    if steps < 0 or restarts < 1:
-        raise InputError(
-            f"expected steps >= 0 and restarts >= 1, came {steps} and {restarts}: take more"
-        )
+    if steps < 0:
+        raise InputError(f"expected steps >= 0, came {steps}: take more")
     if bounds is not None:
         _check_bounds(x, bounds)
     radii = torch.as_tensor(eps, dtype=torch.float64).to(x.device)
