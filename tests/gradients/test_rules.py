@@ -9,7 +9,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradients.gradient_oracle import agree, layer_gradients
 from strop.gradients import per_example
-from strop.gradients.per_example import Dense, Outer, PerExample
+from strop.gradients.per_example import Dense, Outer, PerExample, add
 from strop.gradients.rules import rule_for
 from strop.support import InputError
 
@@ -191,3 +191,19 @@ def test_a_sketch_of_a_vector_holds_no_more_than_its_directions():
     with Watch():
         part.inner_rank_one(left, right)
     assert 0 < largest <= left.numel()
+
+
+@pytest.mark.parametrize("positions", [1, 40])
+def test_contributions_to_a_tied_weight_are_added_first(positions):
+    """A table that is also an output layer, wide (by factors) or long (by rows)."""
+    torch.manual_seed(0)
+    table, head = nn.Embedding(30, 20).double(), nn.Linear(20, 30, bias=False).double()
+    indices = torch.randint(30, (3, positions))
+    x, d_table = torch.randn(2, 3, positions, 20, dtype=torch.float64)
+    d_head = torch.randn(3, positions, 30, dtype=torch.float64)
+    parts = [
+        rule_for(table)(table, indices, d_table)["weight"],
+        rule_for(head)(head, x, d_head)["weight"],
+    ]
+    expected = layer_gradients(table, indices, d_table), layer_gradients(head, x, d_head)
+    agree(add(parts), expected[0]["weight"] + expected[1]["weight"])
