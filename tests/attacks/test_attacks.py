@@ -2,6 +2,7 @@
 
 import math
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -61,6 +62,27 @@ def test_a_band_leaves_much_of_a_perturbation_of_saturated_pictures(
     kept = around.inside(wanted / 20)
     progress = (kept * wanted / 20).flatten(1).sum(dim=1) / L2(wanted / 20) ** 2
     assert (progress > 0.3).all()
+
+
+@pytest.mark.parametrize("eps", [0.3, 2.5, 7.0])
+def test_one_step_in_l1_and_a_box_is_the_best_one(eps: float) -> None:
+    """On a linear model with a box: fill the steepest pixels to their bounds, one after another."""
+    x = pictures(1, 1, 4, 4)
+    weight = torch.randn(16, generator=torch.Generator().manual_seed(3))
+    left, best = eps, 0.0
+    for k in weight.abs().argsort(descending=True).tolist():
+        room = float(1 - x.flatten()[k] if weight[k] > 0 else x.flatten()[k])
+        best += min(room, left) * abs(float(weight[k]))
+        left -= min(room, left)
+
+    def model(z: Tensor) -> Tensor:
+        score = z.flatten(1) @ weight
+        return torch.stack([score * 0 + 100, score], dim=1)
+
+    for attack in (partial(pgd, steps=2, step_size=eps), partial(apgd, steps=2)):
+        result = attack(model, x, torch.tensor([0]), norm=L1, eps=eps, loss="margin")
+        gained = ((result.adversarial - x).flatten(1) @ weight).item()
+        assert gained == pytest.approx(best, rel=1e-4)
 
 
 def test_a_budget_below_the_rounding_of_the_picture_moves_nothing() -> None:

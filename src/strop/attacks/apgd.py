@@ -79,7 +79,7 @@ def _climb(objective: Objective, around: Neighbourhood, delta: Tensor, steps: in
     for step in range(1, steps):
         # The first step has no direction to keep, and from the centre eps is as far as it goes.
         reach = length if step > 1 else around.eps
-        ahead = around.inside(delta + each(reach, delta) * around.steepest(gradient, delta))
+        ahead = around.inside(delta + around.step(gradient, delta, reach))
         if step > 1:
             drift = _MOMENTUM * (ahead - delta) + (1 - _MOMENTUM) * (delta - previous)
             ahead = around.inside(delta + drift)

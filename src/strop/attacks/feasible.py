@@ -84,6 +84,25 @@ class Neighbourhood:
             gradient = gradient.masked_fill(stuck, 0.0)
         return self.norm.steepest(gradient)
 
+    @torch.no_grad()
+    def step(self, gradient: Tensor, delta: Tensor, length: Tensor) -> Tensor:
+        """A step of this length, b: argmax <gradient, v> over ||v|| <= length.
+
+        In L1 with a box the argmax also keeps x + delta + v in the box: the steepest pixels go to
+        their bounds until the length is spent, where one alone could not spend it.
+        """
+        if self.bounds is None or not (isinstance(self.norm, Lp) and self.norm.p == 1):
+            return each(length, delta) * self.steepest(gradient, delta)
+        low, high = self.bounds
+        point = self.x + delta
+        room = torch.where(gradient > 0, high - point, point - low).clamp(min=0).flatten(1)
+        slope = gradient.flatten(1)
+        order = slope.abs().argsort(dim=1, descending=True)
+        room = room.gather(1, order)
+        left = length[:, None] - (room.cumsum(dim=1) - room)
+        spent = torch.minimum(room, left.clamp(min=0))
+        return torch.zeros_like(slope).scatter(1, order, spent).mul(slope.sign()).view_as(delta)
+
     def random(self, generator: torch.Generator | None) -> Tensor:
         """Noise of the band, as long as the budget allows."""
         device = self.x.device if generator is None else generator.device

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from strop.attacks.feasible import Neighbourhood, each
+from strop.attacks.feasible import Neighbourhood
 from strop.attacks.losses import LossName
 from strop.attacks.search import AttackResult, Objective, search
 from strop.geometry import Norm
@@ -63,7 +63,7 @@ def pgd(
         length = 2.5 * around.eps / steps if step_size is None else step_size + 0 * around.eps
         _, gradient = objective(delta)
         for _ in range(steps - 1):
-            delta = around.inside(delta + each(length, delta) * around.steepest(gradient, delta))
+            delta = around.inside(delta + around.step(gradient, delta, length))
             _, gradient = objective(delta)
 
     return search(
