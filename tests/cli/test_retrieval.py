@@ -99,7 +99,7 @@ def test_a_run_starts_from_the_settings_of_another_and_resumes(
 ) -> None:
     data, first = str(pictures / "captions.csv"), tmp_path / "first"
     few = [*SMALL, "--epochs", "2"]
-    train = ["retrieval", "train", data, "--size", "24", "--device", "cpu"]
+    train = ["retrieval", "train", data, "--device", "cpu"]  # the size comes with the settings
     assert main(["retrieval", "train", data, "--out", str(first), *few]) == 0
     again = tmp_path / "again"
     assert main([*train, "--out", str(again), "--config", str(first)]) == 0
@@ -108,7 +108,10 @@ def test_a_run_starts_from_the_settings_of_another_and_resumes(
     capsys.readouterr()
     assert main([*train, "--out", str(first), "--config", str(first)]) == 1
     assert "resume" in capsys.readouterr().err
-    assert main([*train, "--out", str(first), "--config", str(first), "--resume"]) == 0
+    resume = [*train, "--out", str(first), "--config", str(first), "--resume"]
+    assert main([*resume, "--size", "32"]) == 1
+    assert "size was 24, now 32" in capsys.readouterr().err
+    assert main(resume) == 0
 
 
 def _missing(folder: Path) -> str:

@@ -7,7 +7,9 @@ from typing import Any
 
 import tyro
 
-from strop.support import InputError, read_json, settings_from_dict
+from strop.support import read_json, settings_from_dict
+
+READING = "reading.json"
 
 
 def parse(command: type[Callable[[], None]], *, prog: str, words: list[str]) -> Callable[[], None]:
@@ -42,7 +44,7 @@ def _defaults(command: type[Any], words: list[str]) -> Any:
             return None  # the parser itself names the choices
         changed["settings"] = presets[preset]
     if config is not None:
-        changed["settings"] = _settings_of_run(command, Path(config))
+        changed |= _settings_of_run(command, Path(config))
     values = {field.name: _default_of(field) for field in fields(command)}
     return command(**(values | changed))
 
@@ -53,16 +55,23 @@ def _default_of(field: Field[Any]) -> Any:
     return tyro.MISSING if field.default_factory is MISSING else field.default_factory()
 
 
-def _settings_of_run(command: type[Any], path: Path) -> Any:
-    """The settings stored by an earlier run: a settings file, or the run's folder that holds it."""
-    path = path / "settings.json" if path.is_dir() else path
-    stored = read_json(path, what="settings file")
-    if not isinstance(stored, dict) or not isinstance(stored.get("settings"), dict):
-        raise InputError(f"expected {path} to hold a run's settings under the key 'settings'")
-    kind = {field.name: field.type for field in fields(command)}["settings"]
-    if not isinstance(kind, type):
-        raise TypeError(f"{command.__name__}.settings must be annotated with a class, not {kind!r}")
-    return settings_from_dict(kind, stored["settings"], source=str(path))
+def _settings_of_run(command: type[Any], path: Path) -> dict[str, Any]:
+    """What an earlier run was set to, from its settings file or its folder.
+
+    A command that reads data has a field ``reading``, and keeps it in a file beside the settings.
+    """
+    from strop.training import load_settings
+
+    kinds = {field.name: field.type for field in fields(command)}
+    found: dict[str, Any] = {"settings": load_settings(path, kinds["settings"])}  # type: ignore[arg-type]
+    beside = (path if path.is_dir() else path.parent) / READING
+    if "reading" in kinds and beside.exists():
+        found["reading"] = settings_from_dict(
+            kinds["reading"],  # type: ignore[arg-type]
+            read_json(beside, what="record of how data were read")["reading"],
+            source=str(beside),
+        )
+    return found
 
 
 def _value_of(option: str, words: list[str]) -> str | None:

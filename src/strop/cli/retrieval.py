@@ -9,6 +9,7 @@ import tyro
 from rich.progress import Progress
 from safetensors.torch import save_file
 
+from strop.cli.parsing import READING
 from strop.data import ImageCaptions
 from strop.retrieval.embedding import embed_captions, embed_images
 from strop.retrieval.evaluate import evaluate
@@ -19,8 +20,9 @@ from strop.retrieval.search import index_pictures, search_image, search_text
 from strop.retrieval.sets import DataSettings, load_part, load_parts
 from strop.retrieval.settings import PRESETS, TrainSettings
 from strop.retrieval.train import MODEL_FOLDER, TrackerName, train_embedding
-from strop.support import InputError, write_json, writing
+from strop.support import InputError, read_json, settings_to_dict, write_json, writing
 from strop.training import choose_device
+from strop.training.run_folder import first_difference
 
 Device = Literal["auto", "cpu", "cuda", "mps"]
 INDEX_FOLDER = "index"
@@ -70,6 +72,7 @@ class Train:
         )
         parts = load_parts(self.data, self.reading, seed=self.settings.seed, pretrained=pretrained)
         print(parts.train.describe(), f"validation: {parts.validation.describe()}", sep="\n")
+        self._record_reading()
         trained = train_embedding(
             parts.train,
             parts.validation,
@@ -92,6 +95,20 @@ class Train:
                 print("training did not help: the model was at least as good before it")
         print(f"\nthe model: {self.out / MODEL_FOLDER}")
         print(f'next: strop retrieval index {self.out} PICTURES, then search {self.out} "…"')
+
+    def _record_reading(self) -> None:
+        """Keep beside the run how its data are read; a resumed run must read them alike."""
+        file = self.out / READING
+        reading = settings_to_dict(replace(self.reading, cache=None))
+        if self.resume and file.exists():
+            before = read_json(file, what="record of how data were read")["reading"]
+            difference = first_difference(before, reading)
+            if difference is not None:
+                raise InputError(
+                    f"cannot resume {self.out} on data that are read otherwise: {difference}"
+                )
+        elif self.overwrite or not (self.out / "settings.json").exists():
+            write_json(file, {"data": self.data, "reading": reading})
 
 
 @dataclass(frozen=True)
