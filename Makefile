@@ -9,7 +9,7 @@ RUN := .venv/bin/python -m
 .PHONY: help demo test test-all lint docs bench clean
 
 help:
-	@echo "make demo      the three capabilities on the data in the package; writes strop-demo/index.html"
+	@echo "make demo      what strop does, on the data in the package; writes strop-demo/index.html"
 	@echo "make test      lint, types, import rules, doctests, tests (under ten minutes on two cores)"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make docs      the documentation, without warnings, in docs/_build"

@@ -44,7 +44,13 @@ def main() -> None:
 
 
 def installed_torch() -> str | None:
-    """The version of the interpreter's own torch, if it is recent enough to use."""
+    """The version of the interpreter's own torch, if it is recent enough to use.
+
+    A virtual environment cannot lend its packages to another: inside one, `pip install .` reuses
+    its torch, and what is made here stands for itself.
+    """
+    if sys.prefix != sys.base_prefix:
+        return None
     try:
         import torch
     except ImportError:
