@@ -10,6 +10,7 @@ torch.Size([5])
 """
 
 from strop.gradients.capture import Tape, Use, capture
+from strop.gradients.clusters import GradientClusters
 from strop.gradients.network import (
     Projection,
     gradient_gram,
@@ -19,9 +20,11 @@ from strop.gradients.network import (
     per_example_norms,
     random_projection,
 )
+from strop.gradients.passes import indexed_batches
 from strop.gradients.per_example import PerExample
 
 __all__ = [
+    "GradientClusters",
     "PerExample",
     "Projection",
     "Tape",
@@ -30,6 +33,7 @@ __all__ = [
     "gradient_gram",
     "gradient_inner",
     "gradient_sketch",
+    "indexed_batches",
     "per_example_gradients",
     "per_example_norms",
     "random_projection",

@@ -10,7 +10,7 @@ tensor([[25.,  4.],
         [ 4.,  1.]])
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,13 +19,11 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from strop.gradients.capture import Tape, Use, capture
+from strop.gradients.passes import LossFunction, check_losses
 from strop.gradients.per_example import PerExample, add, matrix_shape
 from strop.gradients.rules import has_rule, rule_for
 from strop.gradients.rules_fallback import by_examples
 from strop.support import InputError
-
-LossFunction = Callable[[nn.Module, Any], Tensor]
-"""``loss_fn(model, batch)``: one loss per example, (n,)."""
 
 
 def per_example_gradients(
@@ -48,7 +46,7 @@ def per_example_gradients(
     parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
     with torch.enable_grad(), capture(model) as tape:
         losses = loss_fn(model, batch)
-        _refuse_losses(losses)
+        check_losses(losses)
         outputs = [(use, i) for use in tape.uses for i, e in enumerate(use.edges) if e is not None]
         edges = [use.edges[index] for use, index in outputs]
         first: list[Tensor | None] = []
@@ -206,19 +204,6 @@ def _refuse_models(model: nn.Module) -> None:
                 f"the layer {name!r} ({type(module).__name__}) normalises by the batch, so an "
                 "example has no gradient of its own: call eval() on it, or use GroupNorm"
             )
-
-
-def _refuse_losses(losses: Any) -> None:
-    if not isinstance(losses, Tensor) or losses.ndim != 1:
-        came = f"shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else type(losses)
-        raise InputError(
-            f"expected loss_fn to return one loss per example, a tensor of shape (n,), but came "
-            f'{came}: use reduction="none", and average within an example, not over examples'
-        )
-    if not len(losses) or not losses.requires_grad:
-        raise InputError(
-            "expected at least one example and a loss that depends on a trainable parameter"
-        )
 
 
 def _refuse_mixing(
