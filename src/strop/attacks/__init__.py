@@ -15,17 +15,28 @@ An attack is a function over a norm, and what it returns keeps to the budget and
 from strop.attacks.apgd import apgd
 from strop.attacks.losses import cross_entropy, dlr, margin, targeted_dlr, targeted_margin
 from strop.attacks.minimum_norm import minimum_norm
+from strop.attacks.names import norm_from_name
 from strop.attacks.pgd import pgd
+from strop.attacks.robust_losses import InnerSearch, adversarial_loss, trades_loss
 from strop.attacks.search import AttackResult
+from strop.attacks.training import RobustTraining, train_robust
+from strop.attacks.training_settings import RobustSettings
 
 __all__ = [
     "AttackResult",
+    "InnerSearch",
+    "RobustSettings",
+    "RobustTraining",
+    "adversarial_loss",
     "apgd",
     "cross_entropy",
     "dlr",
     "margin",
     "minimum_norm",
+    "norm_from_name",
     "pgd",
     "targeted_dlr",
     "targeted_margin",
+    "trades_loss",
+    "train_robust",
 ]

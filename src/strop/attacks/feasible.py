@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from strop.geometry import Fourier, Lp, Norm, project_ball_and_box
+from strop.geometry import Fourier, Linf, Lp, Norm, project_ball_and_box
 
 __all__ = ["Neighbourhood", "each"]
 
@@ -52,10 +53,21 @@ class Neighbourhood:
     def __getitem__(self, rows: Tensor) -> Neighbourhood:
         return replace(self, x=self.x[rows], eps=self.eps[rows])
 
+    @cached_property
+    def _cube(self) -> tuple[Tensor, Tensor]:
+        """For Linf all that is allowed is itself a box: least and largest delta."""
+        eps = each(self.eps, self.x)
+        if self.bounds is None:
+            return -eps, eps
+        low, high = self.bounds
+        return (low - self.x).maximum(-eps), (high - self.x).minimum(eps)
+
     @torch.no_grad()
     def inside(self, delta: Tensor) -> Tensor:
         """A perturbation near ``delta`` that is allowed, up to rounding; the nearest for L1, L2,
         Linf and without a box."""
+        if self.norm == Linf:
+            return delta.clamp(*self._cube)
         if self.bounds is None or len(delta) == 0:
             return self.norm.project(delta, self.eps)
         low, high = self.bounds[0] - self.x, self.bounds[1] - self.x
@@ -104,10 +116,13 @@ class Neighbourhood:
         return torch.zeros_like(slope).scatter(1, order, spent).mul(slope.sign()).view_as(delta)
 
     def random(self, generator: torch.Generator | None) -> Tensor:
-        """Noise of the band, as long as the budget allows."""
-        device = self.x.device if generator is None else generator.device
-        noise = torch.randn(self.x.shape, generator=generator, device=device, dtype=self.x.dtype)
-        noise = self.norm.project(noise.to(self.x.device), math.inf)
+        """Noise of the band, as long as the budget allows; for Linf even over the cube."""
+        noise = self.x if generator is None else self.x.to(generator.device)
+        if self.norm == Linf:
+            noise = torch.empty_like(noise).uniform_(-1, 1, generator=generator)
+            return self.inside(noise.to(self.x.device) * each(self.eps, noise))
+        noise = torch.empty_like(noise).normal_(generator=generator).to(self.x.device)
+        noise = self.norm.project(noise, math.inf)
         size = self.norm(noise)
         scale = self.eps / torch.where(size > 0, size, 1.0)
         return self.inside(noise * each(scale, noise))

@@ -45,6 +45,10 @@ COMMANDS: dict[str, Command | Group] = {
             "ball": Command("draw the unit ball of a norm", "strop.cli.margins:Balls"),
         },
     ),
+    "attacks": Group(
+        "How robust is a classifier, and one that is more so, in the Fourier domain too.",
+        {"train": Command("train a classifier under attack", "strop.cli.attacks:Train")},
+    ),
     "data": Group(
         "Data sets known by name.",
         {
