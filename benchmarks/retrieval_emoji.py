@@ -12,7 +12,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-from side_by_side import options_of, run_jobs, table, write
+from side_by_side import options_of, run_jobs, table
 
 from strop.data import ImageCaptions, load_emoji
 from strop.retrieval.evaluate import evaluate, headline
@@ -92,8 +92,7 @@ def main() -> None:
             (default, "random"),
         ]
     ]
-    results = run_jobs(__file__, jobs, at_once=options.at_once)
-    write(options.out, results)
+    results = run_jobs(__file__, jobs, at_once=options.at_once, out=options.out)
     columns = [
         ("picture to name R@1", lambda one: one["i2t_r1"]),
         ("name to picture R@1", lambda one: one["t2i_r1"]),

@@ -28,12 +28,23 @@ def options_of(description: str | None, *, runs: Sequence[str]) -> argparse.Argu
 
 
 def run_jobs(
-    script: str, jobs: Sequence[dict[str, Any]], *, at_once: int, extra: Sequence[str] = ()
+    script: str,
+    jobs: Sequence[dict[str, Any]],
+    *,
+    at_once: int,
+    out: Path | None = None,
+    extra: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """``script --job JSON`` for each job, so many at a time; the last line each prints is JSON."""
-    waiting = list(jobs)
+    """``script --job JSON`` for each job, so many at a time; the last line each prints is JSON.
+
+    With ``out`` each result is kept as it comes, beside its job, and a job found there is not run
+    again: what was cut off goes on.
+    """
+    kept = json.loads(out.read_text()) if out is not None and out.exists() else []
+    done = [entry["job"] for entry in kept]
+    waiting = [job for job in jobs if job not in done]
     running: list[tuple[dict[str, Any], subprocess.Popen[str]]] = []
-    results = []
+    failed = []
     while waiting or running:
         while waiting and len(running) < at_once:
             job = waiting.pop(0)
@@ -44,11 +55,16 @@ def run_jobs(
             running.remove((job, process))
             printed = process.stdout.read() if process.stdout else ""
             if process.returncode:
-                raise SystemExit(f"the job {job} failed:\n{printed}")
-            results.append(json.loads(printed.strip().splitlines()[-1]))
+                failed.append(job)
+                print(f"the job {job} failed:\n{printed}", file=sys.stderr)
+                continue
+            kept.append({"job": job, "result": json.loads(printed.strip().splitlines()[-1])})
+            write(out, kept)
             print(".", end="", flush=True, file=sys.stderr)
     print(file=sys.stderr)
-    return results
+    if failed:
+        raise SystemExit(f"{len(failed)} of {len(jobs)} jobs failed; the others are kept in {out}")
+    return [entry["result"] for entry in kept if entry["job"] in jobs]
 
 
 def mean_and_interval(values: Iterable[float]) -> tuple[float, float]:
@@ -62,10 +78,12 @@ def mean_and_interval(values: Iterable[float]) -> tuple[float, float]:
 
 
 def write(path: Path | None, results: Any) -> None:
-    """The raw numbers, one file."""
+    """The raw numbers, one file, moved into place when it is whole."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(results, indent=1) + "\n")
+        beside = path.with_name(path.name + ".part")
+        beside.write_text(json.dumps(results, indent=1) + "\n")
+        beside.replace(path)
 
 
 def table(
