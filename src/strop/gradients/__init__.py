@@ -11,6 +11,9 @@ torch.Size([5])
 
 from strop.gradients.capture import Tape, Use, capture
 from strop.gradients.clusters import GradientClusters
+from strop.gradients.estimators import SVRG, Estimator, ImportanceSampling, MiniBatch, Sample
+from strop.gradients.estimators_stratified import Stratified, StratifiedControlVariates
+from strop.gradients.moments import Measured
 from strop.gradients.network import (
     Projection,
     gradient_gram,
@@ -22,19 +25,50 @@ from strop.gradients.network import (
 )
 from strop.gradients.passes import indexed_batches
 from strop.gradients.per_example import PerExample
+from strop.gradients.samplers import (
+    EvenBatchSampler,
+    StratifiedBatchSampler,
+    WeightedCollate,
+    WeightedExamples,
+    weighted_loss,
+)
+from strop.gradients.sources import GradientSource, GradientTable, ModelGradients
+from strop.gradients.statistics import GradientStatistics, per_example_statistics
+from strop.gradients.variance import GradientVariance, estimator_statistics, gradient_variance
 
 __all__ = [
+    "SVRG",
+    "Estimator",
+    "EvenBatchSampler",
     "GradientClusters",
+    "GradientSource",
+    "GradientStatistics",
+    "GradientTable",
+    "GradientVariance",
+    "ImportanceSampling",
+    "Measured",
+    "MiniBatch",
+    "ModelGradients",
     "PerExample",
     "Projection",
+    "Sample",
+    "Stratified",
+    "StratifiedBatchSampler",
+    "StratifiedControlVariates",
     "Tape",
     "Use",
+    "WeightedCollate",
+    "WeightedExamples",
     "capture",
+    "estimator_statistics",
     "gradient_gram",
     "gradient_inner",
     "gradient_sketch",
+    "gradient_variance",
     "indexed_batches",
     "per_example_gradients",
     "per_example_norms",
+    "per_example_statistics",
     "random_projection",
+    "weighted_loss",
 ]
