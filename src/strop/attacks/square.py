@@ -52,7 +52,8 @@ def square(
     ...     light = (4 * x.mean(dim=(1, 2, 3))).round()
     ...     return torch.stack([light, 2.5 - light], dim=1)
     >>> x, y = torch.full((1, 1, 8, 8), 0.5), torch.tensor([0])
-    >>> square(steps, x, y, norm=Linf, eps=0.3, queries=50).success
+    >>> generator = torch.Generator().manual_seed(0)
+    >>> square(steps, x, y, norm=Linf, eps=0.3, queries=200, generator=generator).success
     tensor([True])
     """
     logits, around = prepare(model, x, y, norm=norm, eps=eps, steps=queries, bounds=bounds)
