@@ -49,6 +49,15 @@ COMMANDS: dict[str, Command | Group] = {
         "How robust is a classifier, and one that is more so, in the Fourier domain too.",
         {"train": Command("train a classifier under attack", "strop.cli.attacks:Train")},
     ),
+    "thesis": Group(
+        "The thesis, executable: every table, figure and claim, with a verdict.",
+        {
+            "list": Command("what there is, and what has run", "strop.cli.thesis:ListItems"),
+            "run": Command("compute and draw tables and figures", "strop.cli.thesis:Run"),
+            "claims": Command("which claims hold", "strop.cli.thesis:Claims"),
+            "report": Command("all of it on one page", "strop.cli.thesis:Report"),
+        },
+    ),
     "data": Group(
         "Data sets known by name.",
         {

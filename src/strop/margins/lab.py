@@ -24,14 +24,8 @@ from strop.margins.path import MarginPath
 from strop.margins.proximal import proximal_path
 from strop.margins.solve import solve
 from strop.margins.steepest import LineSearch, adversarial_training, steepest_descent
-from strop.support import (
-    InputError,
-    MissingExtraError,
-    read_json,
-    require,
-    write_json,
-    writing,
-)
+from strop.support import InputError, read_json, require, write_json, writing
+from strop.support.parallel import run_calls
 
 __all__ = ["Method", "PathRun", "Sweep", "run_path", "sweep"]
 
@@ -206,28 +200,11 @@ def sweep(
         backend: of joblib: "loky", "threading", "ray", "dask"; the last two where they are
             installed and registered.
     """
-    missing = [run for run in runs if not (out / f"{run.name}.json").exists()]
-    if jobs == 1 and backend is None:
-        for run in missing:
-            _run_and_write(run, out)
-    elif missing:
-        joblib = require("joblib", extra="solvers", purpose="a sweep of several jobs")
-        if backend == "ray":
-            _register_ray()
-        with joblib.parallel_config(backend=backend or "loky", n_jobs=jobs):
-            joblib.Parallel()(joblib.delayed(_run_and_write)(run, out) for run in missing)
+    missing = [(run, out) for run in runs if not (out / f"{run.name}.json").exists()]
+    for _ in run_calls(_run_and_write, missing, jobs=jobs, backend=backend):
+        pass
     found = (read_json(out / f"{run.name}.json", what="record of a run") for run in runs)
     return Sweep(tuple(found))
-
-
-def _register_ray() -> None:
-    try:
-        from ray.util.joblib import register_ray  # type: ignore[import-not-found,unused-ignore]
-    except ImportError as error:
-        raise MissingExtraError(
-            "backend 'ray' needs the library ray, which is not installed: pip install ray"
-        ) from error
-    register_ray()
 
 
 def _run_and_write(run: PathRun, out: Path) -> None:

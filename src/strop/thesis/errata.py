@@ -1,0 +1,56 @@
+"""Where the thesis's text errs: what it says, what is so, and how that is known."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Erratum:
+    """One error of the text."""
+
+    where: str
+    says: str
+    correct: str
+
+
+ERRATA: tuple[Erratum, ...] = (
+    Erratum(
+        "section 3.2.2",
+        "The probability that a mini-batch misses falls under 1 % for M ≥ 44, and at the 99.9th "
+        "percentile for M ≥ 6905.",
+        "By the formula given there it does for M ≥ 45, and for M ≥ 4604; under 0.1 % at 6906. "
+        "Claim N2 computes it.",
+    ),
+    Erratum(
+        "section 4.2 and appendix A",
+        "Normalised variance divides by the second non-central moment, and values above 1 are "
+        "reported.",
+        "That ratio can never pass 1. The appendix divides by the squared norm of the mean "
+        "gradient; so does strop, estimated without bias. The other is offered by name.",
+    ),
+    Erratum(
+        "figure 4.7",
+        "Ten points with 10,000 copies each are 20 times the data.",
+        "On 50,000 images they are twice the data.",
+    ),
+    Erratum(
+        "section 4.3",
+        "ResNet8 has three parameters for each example of CIFAR-10.",
+        "It has about 75,000: 1.5 for each example.",
+    ),
+    Erratum(
+        "algorithm 5.1",
+        "Steps of the Fourier-l∞ attack without a projection.",
+        "After m steps the perturbation reaches m times epsilon; strop projects.",
+    ),
+    Erratum(
+        "appendix A",
+        "The loss is L-Lipschitz.",
+        "The descent bound needs an L-Lipschitz gradient.",
+    ),
+    Erratum(
+        "section 5.3",
+        "The sign of the steepest-descent step.",
+        "The step goes along the negative of the steepest ascent direction.",
+    ),
+    Erratum("section 5.5", "Epsilon in [0, 8] x 255.", "Epsilon in [0, 8] / 255."),
+)

@@ -1,0 +1,148 @@
+"""The report: one page with every figure, every claim and its verdict, and where they came from."""
+
+from collections import Counter
+from collections.abc import Mapping
+from html import escape
+
+from strop.support.page import page
+from strop.thesis.catalogue import CATALOGUE, FURTHER, Item
+from strop.thesis.claims import Decided, decide
+from strop.thesis.drawing import drawing_html
+from strop.thesis.errata import ERRATA
+from strop.thesis.run import ItemRun
+
+STYLE = """<style>
+tr.grey td { color: var(--soft); opacity: .75; }
+.verdict { font-weight: 700; white-space: nowrap; }
+.holds { color: var(--good); } .fails { color: var(--bad); } .open { color: var(--soft); }
+.shows { border-left: 3px solid var(--line); padding-left: .9rem; color: var(--soft); }
+</style>"""
+_CLASS = {"holds": "holds", "fails": "fails", "undecided": "open", "not run": "open"}
+
+
+def report_page(runs: Mapping[str, ItemRun]) -> str:
+    """The whole report as one page that loads nothing."""
+    decided = decide(runs)
+    sections = [
+        _summary(decided, runs),
+        _claims(decided),
+        *(
+            f"<h2>{title}</h2>" + "".join(_item(item, runs.get(item.id)) for item in part)
+            for title, part in (("Tables and figures", CATALOGUE), ("Further claims", FURTHER))
+        ),
+        _errata(),
+        _provenance(runs),
+    ]
+    return page(
+        "The thesis, executed",
+        "<h1>The thesis, executed</h1>"
+        '<p class="lede">F. Faghri, <cite>Training Efficiency and Robustness in Deep Learning'
+        "</cite>: its tables and figures computed anew, and what becomes of its claims.</p>"
+        + "".join(sections),
+        head=STYLE,
+    )
+
+
+def item_page(run: ItemRun) -> str:
+    """A page for one item."""
+    return page(run.item.title, f"<h1>{escape(run.item.id)}</h1>{_item(run.item, run)}", head=STYLE)
+
+
+def _summary(decided: tuple[Decided, ...], runs: Mapping[str, ItemRun]) -> str:
+    counts: Counter[str] = Counter(one.verdict.outcome for one in decided)
+    cards = "".join(
+        f'<div class="card"><p class="figure">{counts[outcome]}</p><p>{words}</p></div>'
+        for outcome, words in (
+            ("holds", "claims hold"),
+            ("fails", "fail"),
+            ("undecided", "undecided: the interval includes both"),
+            ("not run", "not run at this scale"),
+        )
+    )
+    known = len(CATALOGUE) + len(FURTHER)
+    return (
+        f'<div class="cards">{cards}</div>'
+        f'<p class="note">{len(runs)} of {known} experiments have records here.</p>'
+    )
+
+
+def _claims(decided: tuple[Decided, ...]) -> str:
+    rows = "".join(
+        f'<tr id="{one.claim.id}"><td>{one.claim.id}</td><td>{escape(one.claim.says)}</td>'
+        f'<td class="verdict {_CLASS[one.verdict.outcome]}">{one.verdict.outcome}</td>'
+        f"<td>{escape(one.verdict.evidence)}</td><td>{_links(one)}</td></tr>"
+        for one in decided
+    )
+    return (
+        '<h2>Claims</h2><div class="scroll"><table><thead><tr><th>claim</th><th>it says</th>'
+        "<th>verdict</th><th>evidence</th><th>from</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _links(one: Decided) -> str:
+    return ", ".join(
+        f'<a href="#{run.item.id}">{run.item.id}</a> ({run.preset})' for run in one.runs
+    )
+
+
+def _item(item: Item, run: ItemRun | None) -> str:
+    head = (
+        f'<h3 id="{item.id}">{escape(item.id)}: {escape(item.title)}</h3>'
+        f'<p class="shows">The thesis: {escape(item.shows)}</p>'
+    )
+    if run is None:
+        command = f"strop thesis run {item.id}"
+        return f'{head}<p class="note">No record here yet: <code>{escape(command)}</code></p>'
+    about = (
+        f"<code>{escape(run.about['command'])}</code>, {_duration(run.about['seconds'])} on "
+        f"{escape(run.about['machine'])}; code {escape(run.about['code'])}"
+    )
+    return (
+        f"{head}{drawing_html(run.draw(), alt=item.title)}"
+        f'<p class="note">{about}</p>{_settings(run)}'
+    )
+
+
+def _settings(run: ItemRun) -> str:
+    words = "\n".join(f"{name} = {value!r}" for name, value in run.settings.items())
+    return f"<details><summary>settings</summary><pre>{escape(words)}</pre></details>"
+
+
+def _errata() -> str:
+    rows = "".join(
+        f"<tr><td>{escape(one.where)}</td><td>{escape(one.says)}</td>"
+        f"<td>{escape(one.correct)}</td></tr>"
+        for one in ERRATA
+    )
+    return (
+        '<h2>Errata</h2><div class="scroll"><table><thead><tr><th>where</th><th>the text says</th>'
+        f"<th>correct</th></tr></thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
+def _provenance(runs: Mapping[str, ItemRun]) -> str:
+    machines = Counter(run.about["machine"] for run in runs.values())
+    versions = Counter(
+        ", ".join(f"{name} {number}" for name, number in run.about["versions"].items())
+        for run in runs.values()
+    )
+    lines = "".join(
+        f"<li>{escape(what)} ({count})</li>"
+        for what, count in (*machines.items(), *versions.items())
+    )
+    return (
+        f"<h2>Machines and versions</h2><ul>{lines}</ul>"
+        "<pre><code>strop thesis run all --preset small\nstrop thesis report</code></pre>"
+    )
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in words a person would use.
+
+    >>> _duration(3.2), _duration(200), _duration(9000)
+    ('3.2 s', '3.3 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
