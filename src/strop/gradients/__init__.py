@@ -9,11 +9,14 @@
 torch.Size([5])
 """
 
+from strop.gradients.callbacks import hugging_face_callback, lightning_callback
 from strop.gradients.capture import Tape, Use, capture
 from strop.gradients.clusters import GradientClusters
+from strop.gradients.curves import VarianceCurves, sgd_trajectory, variance_curves
 from strop.gradients.estimators import SVRG, Estimator, ImportanceSampling, MiniBatch, Sample
 from strop.gradients.estimators_stratified import Stratified, StratifiedControlVariates
 from strop.gradients.moments import Measured
+from strop.gradients.monitor import GradientMonitor
 from strop.gradients.network import (
     Projection,
     gradient_gram,
@@ -25,6 +28,7 @@ from strop.gradients.network import (
 )
 from strop.gradients.passes import indexed_batches
 from strop.gradients.per_example import PerExample
+from strop.gradients.probe import ProbeReading, RefreshProbe
 from strop.gradients.samplers import (
     EvenBatchSampler,
     StratifiedBatchSampler,
@@ -41,6 +45,7 @@ __all__ = [
     "Estimator",
     "EvenBatchSampler",
     "GradientClusters",
+    "GradientMonitor",
     "GradientSource",
     "GradientStatistics",
     "GradientTable",
@@ -50,13 +55,16 @@ __all__ = [
     "MiniBatch",
     "ModelGradients",
     "PerExample",
+    "ProbeReading",
     "Projection",
+    "RefreshProbe",
     "Sample",
     "Stratified",
     "StratifiedBatchSampler",
     "StratifiedControlVariates",
     "Tape",
     "Use",
+    "VarianceCurves",
     "WeightedCollate",
     "WeightedExamples",
     "capture",
@@ -65,10 +73,14 @@ __all__ = [
     "gradient_inner",
     "gradient_sketch",
     "gradient_variance",
+    "hugging_face_callback",
     "indexed_batches",
+    "lightning_callback",
     "per_example_gradients",
     "per_example_norms",
     "per_example_statistics",
     "random_projection",
+    "sgd_trajectory",
+    "variance_curves",
     "weighted_loss",
 ]

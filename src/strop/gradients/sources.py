@@ -128,14 +128,14 @@ class ModelGradients(GradientSource):
     def gradient(self, indices: Tensor, weights: Tensor, *, seed: int = 0) -> Tensor:
         with self.undisturbed(), own_randomness(seed), self._at_its_values(), torch.enable_grad():
             return flat_gradient(
-                self.model, self.loss_fn, self._batch(indices), weights=weights.double()
+                self.model, self.loss_fn, self.batch(indices), weights=weights.double()
             )
 
     def norms(self, *, at_once: int = 256) -> Tensor:
         found = []
         with self.undisturbed(), own_randomness(0), self._at_its_values():
             for number, part in enumerate(torch.arange(len(self)).split(at_once)):
-                batch = self._batch(part)
+                batch = self.batch(part)
                 found.append(per_example_norms(self.model, self.loss_fn, batch, check=number == 0))
         return torch.cat(found)
 
@@ -158,7 +158,8 @@ class ModelGradients(GradientSource):
         finally:
             self._guarded = False
 
-    def _batch(self, indices: Tensor) -> Any:
+    def batch(self, indices: Tensor) -> Any:
+        """The examples at ``indices`` as one batch, where the model is."""
         batches = indexed_batches(
             self.dataset,
             batch_size=max(1, len(indices)),
