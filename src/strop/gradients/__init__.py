@@ -13,8 +13,11 @@ from strop.gradients.callbacks import hugging_face_callback, lightning_callback
 from strop.gradients.capture import Tape, Use, capture
 from strop.gradients.clusters import GradientClusters
 from strop.gradients.curves import VarianceCurves, sgd_trajectory, variance_curves
+from strop.gradients.duplicates import Duplicates, find_duplicates
 from strop.gradients.estimators import SVRG, Estimator, ImportanceSampling, MiniBatch, Sample
 from strop.gradients.estimators_stratified import Stratified, StratifiedControlVariates
+from strop.gradients.evidence import GradientEvidence, gradient_evidence
+from strop.gradients.mislabels import LabelScores, View, score_labels
 from strop.gradients.moments import Measured
 from strop.gradients.monitor import GradientMonitor
 from strop.gradients.network import (
@@ -42,15 +45,18 @@ from strop.gradients.variance import GradientVariance, estimator_statistics, gra
 
 __all__ = [
     "SVRG",
+    "Duplicates",
     "Estimator",
     "EvenBatchSampler",
     "GradientClusters",
+    "GradientEvidence",
     "GradientMonitor",
     "GradientSource",
     "GradientStatistics",
     "GradientTable",
     "GradientVariance",
     "ImportanceSampling",
+    "LabelScores",
     "Measured",
     "MiniBatch",
     "ModelGradients",
@@ -65,10 +71,13 @@ __all__ = [
     "Tape",
     "Use",
     "VarianceCurves",
+    "View",
     "WeightedCollate",
     "WeightedExamples",
     "capture",
     "estimator_statistics",
+    "find_duplicates",
+    "gradient_evidence",
     "gradient_gram",
     "gradient_inner",
     "gradient_sketch",
@@ -80,6 +89,7 @@ __all__ = [
     "per_example_norms",
     "per_example_statistics",
     "random_projection",
+    "score_labels",
     "sgd_trajectory",
     "variance_curves",
     "weighted_loss",
