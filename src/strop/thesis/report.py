@@ -15,7 +15,14 @@ STYLE = """<style>
 tr.grey td { color: var(--soft); opacity: .75; }
 .verdict { font-weight: 700; white-space: nowrap; }
 .holds { color: var(--good); } .fails { color: var(--bad); } .open { color: var(--soft); }
+.counts { grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); }
 .shows { border-left: 3px solid var(--line); padding-left: .9rem; color: var(--soft); }
+@media (max-width: 36rem) {
+  .claims thead { display: none; }
+  .claims tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--line); }
+  .claims td { display: block; border: 0; padding: .1rem 0; }
+  .claims td:first-child { font-weight: 700; }
+}
 </style>"""
 _CLASS = {"holds": "holds", "fails": "fails", "undecided": "open", "not run": "open"}
 
@@ -55,18 +62,30 @@ def _summary(decided: tuple[Decided, ...], runs: Mapping[str, ItemRun]) -> str:
         for outcome, words in (
             ("holds", "claims hold"),
             ("fails", "fail"),
-            ("undecided", "undecided: the interval includes both"),
-            ("not run", "not run at this scale"),
+            ("undecided", "undecided"),
+            ("not run", "not run"),
         )
     )
     known = len(CATALOGUE) + len(FURTHER)
     return (
-        f'<div class="cards">{cards}</div>'
+        f'<div class="cards counts">{cards}</div>'
         f'<p class="note">{len(runs)} of {known} experiments have records here.</p>'
     )
 
 
 def _claims(decided: tuple[Decided, ...]) -> str:
+    chapters = {"N": "Harder negatives", "G": "Quieter gradients", "M": "Wider margins"}
+    tables = "".join(
+        f"<h3>{title}</h3>" + _claims_table([one for one in decided if one.claim.id[0] == letter])
+        for letter, title in chapters.items()
+    )
+    return (
+        "<h2>Claims</h2><p>Exact claims are decided by computation, the others by a 95 % interval "
+        "over seeds: a claim whose interval includes both answers is undecided.</p>" + tables
+    )
+
+
+def _claims_table(decided: list[Decided]) -> str:
     rows = "".join(
         f'<tr id="{one.claim.id}"><td>{one.claim.id}</td><td>{escape(one.claim.says)}</td>'
         f'<td class="verdict {_CLASS[one.verdict.outcome]}">{one.verdict.outcome}</td>'
@@ -74,7 +93,7 @@ def _claims(decided: tuple[Decided, ...]) -> str:
         for one in decided
     )
     return (
-        '<h2>Claims</h2><div class="scroll"><table><thead><tr><th>claim</th><th>it says</th>'
+        '<div class="scroll"><table class="claims"><thead><tr><th>claim</th><th>it says</th>'
         "<th>verdict</th><th>evidence</th><th>from</th></tr></thead>"
         f"<tbody>{rows}</tbody></table></div>"
     )
