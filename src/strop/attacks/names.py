@@ -6,7 +6,7 @@ from typing import Literal, get_args
 from strop.geometry import L1, L2, Fourier, Linf, Lp, Norm, high_band, low_band
 from strop.support import InputError
 
-__all__ = ["BandName", "NormName", "norm_from_name"]
+__all__ = ["BandName", "NormName", "norm_from_name", "norm_in_words"]
 
 NormName = Literal["l1", "l2", "linf", "fourier-l1", "fourier-l2", "fourier-linf"]
 BandName = Literal["full", "low", "high"]
@@ -46,3 +46,21 @@ def norm_from_name(
         raise InputError(f"a band of pictures needs their height and width, came size {size!r}")
     mask = low_band(size, cutoff) if band == "low" else high_band(size, cutoff)
     return Fourier(inner, dims=2, band=mask)
+
+
+def norm_in_words(norm: Norm) -> str:
+    """A norm as a reader would write it.
+
+    >>> norm_in_words(Linf), norm_in_words(Fourier(L1, dims=2))
+    ('l∞', 'Fourier-l1')
+    >>> norm_in_words(Fourier(Linf, dims=2, band=low_band((32, 32), 0.25)))
+    'Fourier-l∞ of 289 of 1024 frequencies'
+    """
+    if isinstance(norm, Lp):
+        return "l∞" if norm == Linf else f"l{norm.p:g}"
+    if isinstance(norm, Fourier):
+        words = f"Fourier-{norm_in_words(norm.norm)}"
+        if norm.band is None:
+            return words
+        return f"{words} of {int((norm.band > 0).sum())} of {norm.band.numel()} frequencies"
+    return repr(norm)

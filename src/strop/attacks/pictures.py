@@ -14,6 +14,8 @@ from torch import Tensor
 from strop.attacks.apgd import apgd
 from strop.attacks.examples import as_examples
 from strop.attacks.losses import margin
+from strop.attacks.names import norm_in_words
+from strop.attacks.results import eps_in_words
 from strop.geometry import Norm
 from strop.support import InputError, writing
 
@@ -73,12 +75,13 @@ class AttackPictures:
             words = f"{escape(label)} → {escape(predicted)}" if fooled else f"still {escape(label)}"
             rows.append(
                 f'<tr>{cells}<td class="said"><span class="{kind}">{words}</span><br>'
-                f'<span class="note">norm {float(self.sizes[index]):.4g}</span></td></tr>'
+                f'<span class="note">norm {eps_in_words(float(self.sizes[index]), beside=self.eps)}'
+                "</span></td></tr>"
             )
         heads = "".join(f"<th>{escape(name)}</th>" for name in _COLUMNS)
         return (
             f'<div class="scroll"><table class="panels"><caption>{escape(self.norm)}, '
-            f"eps = {_in_pixels(self.eps)}</caption>"
+            f"eps = {eps_in_words(self.eps)}</caption>"
             f"<thead><tr>{heads}<th></th></tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
         )
 
@@ -146,7 +149,7 @@ def attack_pictures(
         guess = model(result.adversarial).argmax(dim=1)
     low, high = bounds
     return AttackPictures(
-        repr(norm),
+        norm_in_words(norm),
         eps,
         ((x - low) / (high - low)).cpu(),
         ((result.adversarial - low) / (high - low)).cpu(),
@@ -179,7 +182,3 @@ def _image(panel: Tensor) -> Any:
     image = Image.fromarray(pixels.numpy())
     scale = max(1, _SHOWN // max(image.size))
     return image.resize((scale * image.width, scale * image.height), Image.Resampling.NEAREST)
-
-
-def _in_pixels(eps: float) -> str:
-    return f"{255 * eps:.3g}/255"

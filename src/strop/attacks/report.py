@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from strop.attacks.results import AccuracyCurve, Evaluation, MaxEpsilon, RobustAccuracy
+from strop.attacks.campaign import AttackReport
+from strop.attacks.results import (
+    AccuracyCurve,
+    Evaluation,
+    MaxEpsilon,
+    RobustAccuracy,
+    eps_in_words,
+)
 from strop.support import writing
 from strop.support.page import page
 
@@ -33,10 +40,11 @@ _STYLE = """<style>
 }
 .panels td { padding: .25rem .35rem; border: 0; } .panels .said { font-size: .875rem; }
 .card .note { margin: .35rem 0 0; }
+@media (max-width: 36rem) { .curve { font-size: 1.35rem; } }
 </style>
 """
-_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 720, 380, 52, 48, 12, 14
-_TICKS = 6
+_WIDTH, _HEIGHT, _LEFT, _BOTTOM, _TOP, _RIGHT = 720, 380, 84, 58, 14, 24
+_MOST_TICKS = 6
 
 
 def save_page(
@@ -79,6 +87,7 @@ def curve_svg(evaluation: Evaluation, *, reach: float) -> str:
     def down(share: float) -> float:
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - share)
 
+    scale = 255 if eps_in_words(reach).endswith("/255") else 1
     finite = evaluation.distances[evaluation.distances.isfinite()]
     jumps = torch.unique(finite[(finite > 0) & (finite < reach)])
     if len(jumps) > 400:
@@ -101,18 +110,18 @@ def curve_svg(evaluation: Evaluation, *, reach: float) -> str:
         for s in (0, 0.25, 0.5, 0.75, 1)
     )
     marks = "".join(
-        f'<text x="{across(eps):.1f}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">'
-        f"{_short(eps)}</text>"
-        for eps in (reach * k / _TICKS for k in range(_TICKS + 1))
+        f'<text x="{across(eps):.1f}" y="{_HEIGHT - _BOTTOM + 24}" text-anchor="middle">'
+        f"{eps * scale:.3g}</text>"
+        for eps in _ticks(reach * scale, scale)
     )
     dots = "".join(
         f'<circle class="dot" r="3.5" cx="{across(eps):.1f}" '
-        f'cy="{down(evaluation.accuracy(eps).value):.1f}"><title>eps {_short(eps)}: '
-        f"{evaluation.accuracy(eps)}</title></circle>"
+        f'cy="{down(evaluation.accuracy(eps).value):.1f}"><title>eps '
+        f"{eps_in_words(eps, beside=reach)}: {evaluation.accuracy(eps)}</title></circle>"
         for eps in evaluation.grid()
         if eps <= reach and isinstance(evaluation, AccuracyCurve | RobustAccuracy)
     )
-    unit = "eps, in 255ths" if _is_small(reach) else "eps"
+    unit = "eps" if scale == 1 else "eps, in 255ths"
     return (
         f'<svg class="curve" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
         f'aria-label="accuracy against eps">{rules}'
@@ -127,21 +136,14 @@ def _points(pairs: list[tuple[float, float]]) -> str:
     return " ".join(f"{a:.1f},{b:.1f}" for a, b in pairs)
 
 
-def _is_small(eps: float) -> bool:
-    """Whether eps is better read in units of a pixel's step."""
-    return eps < 0.5
-
-
-def _short(eps: float) -> str:
-    if math.isinf(eps):
-        return "∞"
-    return f"{255 * eps:.3g}" if _is_small(eps) else f"{eps:.3g}"
-
-
-def _eps(eps: float) -> str:
-    if math.isinf(eps):
-        return "∞"
-    return f"{255 * eps:.3g}/255" if _is_small(eps) else f"{eps:.3g}"
+def _ticks(reach: float, scale: float) -> list[float]:
+    """Round numbers up to ``reach``, in units of 1 / scale."""
+    step = 10.0 ** math.floor(math.log10(reach))
+    while reach / step < _MOST_TICKS / 2.5:
+        step /= 2
+    while reach / step > _MOST_TICKS:
+        step *= 2
+    return [k * step / scale for k in range(int(reach / step + 1e-9) + 1)]
 
 
 def _reach(evaluation: Evaluation) -> float:
@@ -186,7 +188,7 @@ def _cards(evaluation: Evaluation) -> str:
         cards.append(
             _card(
                 f"{100 * robust.value:.1f} %",
-                f"left at eps = {_eps(last)}",
+                f"left at eps = {eps_in_words(last)}",
                 _interval(*robust.interval),
             )
         )
@@ -196,9 +198,10 @@ def _cards(evaluation: Evaluation) -> str:
         low, high = most.interval
         cards.append(
             _card(
-                _eps(most.value),
-                f"is the largest eps that costs at most {100 * drop:g} points",
-                f"between {_eps(low)} and {_eps(high)} with 95 % confidence",
+                eps_in_words(most.value),
+                f"is the largest eps that costs at most {100 * drop:g} % of all examples",
+                f"between {eps_in_words(low, beside=most.value)} and "
+                f"{eps_in_words(high, beside=most.value)} with 95 % confidence",
             )
         )
     return f'<div class="cards">{"".join(cards)}</div>'
@@ -215,8 +218,9 @@ def _curve(evaluation: Evaluation) -> str:
 def _table(evaluation: Evaluation) -> str:
     if not isinstance(evaluation, AccuracyCurve | RobustAccuracy):
         return ""
+    reach = _reach(evaluation)
     rows = "".join(
-        f'<tr><td class="number">{_eps(row["eps"])}</td>'
+        f'<tr><td class="number">{eps_in_words(row["eps"], beside=reach)}</td>'
         f'<td class="number">{100 * row["accuracy"]:.1f}</td>'
         f'<td class="number">{100 * row["low"]:.1f} – {100 * row["high"]:.1f}</td>'
         f'<td class="number">{row["right"]} of {row["count"]}</td></tr>'
@@ -239,12 +243,16 @@ def _pictures(pictures: AttackPictures) -> str:
 
 
 def _attacks(evaluation: Evaluation) -> str:
+    by_name: dict[str, list[AttackReport]] = {}
+    for report in evaluation.attacks:
+        by_name.setdefault(report.name, []).append(report)
     rows = "".join(
-        f"<tr><td>{escape(report.name)}</td>"
-        f'<td class="number">{report.attacked}</td><td class="number">{report.broken}</td>'
-        f'<td class="number">{report.gradient_calls}</td>'
-        f'<td class="number">{report.seconds:.1f}</td></tr>'
-        for report in evaluation.attacks
+        f"<tr><td>{escape(name)}</td>"
+        f'<td class="number">{sum(r.attacked for r in reports)}</td>'
+        f'<td class="number">{sum(r.broken for r in reports)}</td>'
+        f'<td class="number">{sum(r.gradient_calls for r in reports)}</td>'
+        f'<td class="number">{sum(r.seconds for r in reports):.1f}</td></tr>'
+        for name, reports in by_name.items()
     )
     refused = sum(report.refused for report in evaluation.attacks)
     notes = []
@@ -258,9 +266,11 @@ def _attacks(evaluation: Evaluation) -> str:
     said = "".join(f'<p class="note">{note}</p>' for note in notes)
     return (
         '<h2>The attacks</h2><div class="scroll"><table><thead><tr><th>attack</th>'
-        '<th class="number">examples</th><th class="number">broken</th>'
-        '<th class="number">batches of gradients</th><th class="number">seconds</th></tr></thead>'
-        f"<tbody>{rows}</tbody></table></div>{said}"
+        '<th class="number">tried</th><th class="number">broken</th>'
+        '<th class="number">gradients</th><th class="number">seconds</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table></div>"
+        '<p class="note">Tried: examples, once for each budget they were attacked at. Gradients: '
+        f"batches of them that the model was asked for.</p>{said}"
     )
 
 

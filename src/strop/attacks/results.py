@@ -20,7 +20,22 @@ from strop.support import InputError, require, write_json
 if TYPE_CHECKING:
     from strop.attacks.pictures import AttackPictures
 
-__all__ = ["AccuracyCurve", "Evaluation", "MaxEpsilon", "RobustAccuracy"]
+__all__ = ["AccuracyCurve", "Evaluation", "MaxEpsilon", "RobustAccuracy", "eps_in_words"]
+
+_LARGE = 0.5
+
+
+def eps_in_words(eps: float, *, beside: float | None = None) -> str:
+    """A budget as a reader would write it: where it, or the one it stands ``beside``, is small, in
+    steps of a pixel.
+
+    >>> eps_in_words(8 / 255), eps_in_words(0.1, beside=2.0)
+    ('8/255', '0.1')
+    """
+    if math.isinf(eps):
+        return "∞"
+    small = (eps if beside is None else beside) < _LARGE
+    return f"{255 * eps:.3g}/255" if small else f"{eps:.3g}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +147,8 @@ class RobustAccuracy(Evaluation):
         return [0.0, self.eps]
 
     def headline(self) -> str:
-        return f"{self.robust} under {self.norm} {self.eps:.4g}, {self.clean} without an attack"
+        eps = eps_in_words(self.eps)
+        return f"{self.robust} under {self.norm} {eps}, {self.clean} without an attack"
 
     def __float__(self) -> float:
         return self.robust.value
@@ -155,8 +171,9 @@ class AccuracyCurve(Evaluation):
         return [0.0, *self.eps]
 
     def headline(self) -> str:
-        last = self.eps[-1]
-        return f"{self.clean} without an attack, {self.accuracy(last)} at {self.norm} {last:.4g}"
+        last = self.accuracy(self.eps[-1])
+        words = eps_in_words(self.eps[-1])
+        return f"{self.clean} without an attack, {last} under {self.norm} {words}"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -189,10 +206,10 @@ class MaxEpsilon(Evaluation):
         return [float(size) for size in found.sort().values]
 
     def headline(self) -> str:
-        low, high = (255 * end for end in self.interval)
+        low, high = (eps_in_words(end, beside=self.value) for end in self.interval)
         return (
-            f"up to {self.norm} {255 * self.value:.3g}/255 [{low:.3g}, {high:.3g}] accuracy falls "
-            f"by at most {100 * self.drop:g} points from {self.clean}"
+            f"up to {self.norm} {eps_in_words(self.value)} [{low}, {high}] accuracy falls by at "
+            f"most {100 * self.drop:g} % from {self.clean}"
         )
 
     def __float__(self) -> float:

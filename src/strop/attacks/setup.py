@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from strop.attacks.campaign import Campaign, Precision
 from strop.attacks.examples import Examples, as_examples
+from strop.attacks.names import norm_in_words
 from strop.attacks.preflight import Finding, preflight, raise_or_warn
 from strop.attacks.progress import ProgressStyle, choose_progress
 from strop.attacks.suite import Attack, standard_suite
@@ -122,7 +123,7 @@ def open_campaign(
             done=done,
         )
         told = {
-            "norm": repr(norm),
+            "norm": norm_in_words(norm),
             "findings": findings,
             "settings": settings | {"seed": options["seed"]},
         }

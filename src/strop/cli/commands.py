@@ -47,7 +47,12 @@ COMMANDS: dict[str, Command | Group] = {
     ),
     "attacks": Group(
         "How robust is a classifier, and one that is more so, in the Fourier domain too.",
-        {"train": Command("train a classifier under attack", "strop.cli.attacks:Train")},
+        {
+            "evaluate": Command(
+                "accuracy against eps, with pictures", "strop.cli.attacks_evaluate:Evaluate"
+            ),
+            "train": Command("train a classifier under attack", "strop.cli.attacks:Train"),
+        },
     ),
     "thesis": Group(
         "The thesis, executable: every table, figure and claim, with a verdict.",

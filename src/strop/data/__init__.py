@@ -35,7 +35,6 @@ from strop.data.samplers import (
 from strop.data.sources import (
     Fetched,
     Verification,
-    data_folders,
     find_data,
     get_source,
     list_sources,
@@ -54,6 +53,7 @@ from strop.data.synthetic import (
     teacher_points,
 )
 from strop.data.vocabulary import Vocabulary, tokenize
+from strop.support.folders import data_folders
 
 __all__ = [
     "Blobs",

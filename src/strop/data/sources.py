@@ -9,6 +9,7 @@ from typing import Literal
 from strop.data.sources_fetch import checksum, fetch
 from strop.data.sources_table import SOURCES, Layout, Part, Source
 from strop.support import InputError, StropError
+from strop.support.folders import data_folders
 
 PartState = Literal["ok", "present", "missing", "wrong size", "wrong content"]
 """Of a file: as its owner published it; there, with no checksum known to compare; or the fault."""
@@ -49,20 +50,6 @@ class Fetched:
     name: str
     folder: Path
     transferred: int
-
-
-def data_folders() -> tuple[Path, ...]:
-    """Where names are looked for: the folders of ``STROP_DATA``, then the user's cache.
-
-    ``STROP_DATA`` may name several, divided as in ``PATH``; the first is where data are put.
-    """
-    named = [
-        Path(part).expanduser()
-        for part in os.environ.get("STROP_DATA", "").split(os.pathsep)
-        if part
-    ]
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "strop" / "data"
-    return (*named, cache)
 
 
 def find_data(

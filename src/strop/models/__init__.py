@@ -1,11 +1,7 @@
 """Networks for small images, with and without batch normalisation, and their weights in files."""
 
-from strop.models.classifier import (
-    Classifier,
-    describe_network,
-    load_classifier,
-    save_classifier,
-)
+from strop.models.by_name import load_classifier
+from strop.models.classifier import Classifier, describe_network, save_classifier
 from strop.models.layers import Normalize, initialise
 from strop.models.resnet import ResNet, cifar_resnet, resnet18
 from strop.models.small import RandomFeatures, describe_sequential, mlp, sequential, small_cnn

@@ -40,7 +40,7 @@ class Classifier(nn.Module):
         return self.network(self.normalize(images))
 
 
-def load_classifier(path: str | os.PathLike[str]) -> Classifier:
+def read_classifier(path: str | os.PathLike[str]) -> Classifier:
     """The classifier in a safetensors file, in evaluation mode on the CPU.
 
     The file's metadata build it: ``architecture`` (``cifar resnet-20``, ``resnet-18``,
@@ -61,7 +61,7 @@ def save_classifier(
     *,
     metadata: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a classifier so that :func:`load_classifier` builds it again.
+    """Write a classifier so that :func:`~strop.models.load_classifier` builds it again.
 
     ``classifier`` is a :class:`Classifier` or one of this package's networks; ``metadata`` are
     further texts to keep in the file.
@@ -83,7 +83,7 @@ def save_classifier(
 
 
 def describe_network(network: nn.Module) -> dict[str, str]:
-    """The metadata from which :func:`load_classifier` builds a network of this shape.
+    """The metadata from which :func:`~strop.models.load_classifier` builds a network of this shape.
 
     >>> describe_network(cifar_resnet(8, normalisation="none"))
     {'architecture': 'cifar resnet-8', 'shortcut': 'pad-both', 'normalisation': 'none'}
