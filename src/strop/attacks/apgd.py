@@ -8,12 +8,12 @@ from torch import Tensor
 
 from strop.attacks.feasible import Neighbourhood, each
 from strop.attacks.losses import LossName
+from strop.attacks.moves import moves_in
 from strop.attacks.search import AttackResult, Objective, search
 from strop.geometry import Norm
 
 __all__ = ["apgd", "checkpoints"]
 
-_MOMENTUM = 0.75
 _RISING = 0.75
 
 
@@ -70,20 +70,17 @@ def apgd(
 
 
 def _climb(objective: Objective, around: Neighbourhood, delta: Tensor, steps: int) -> None:
+    move = moves_in(around)
     ends, last_end = set(checkpoints(steps)), 0
     length = 2 * around.eps
     value, gradient = objective(delta)
-    previous = delta
+    previous: Tensor | None = None
     rises, halved = torch.zeros_like(value), torch.ones_like(value, dtype=torch.bool)
     best_at_last_end = objective.best_loss
     for step in range(1, steps):
         # The first step has no direction to keep, and from the centre eps is as far as it goes.
         reach = length if step > 1 else around.eps
-        ahead = around.inside(delta + around.step(gradient, delta, reach))
-        if step > 1:
-            drift = _MOMENTUM * (ahead - delta) + (1 - _MOMENTUM) * (delta - previous)
-            ahead = around.inside(delta + drift)
-        previous, delta = delta, ahead
+        previous, delta = delta, move(delta, previous, gradient, reach)
         before, (value, gradient) = value, objective(delta)
         rises += value > before
         if step in ends:

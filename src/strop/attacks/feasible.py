@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from strop.geometry import Fourier, Linf, Lp, Norm, project_ball_and_box
+from strop.geometry import L1, Fourier, Linf, Lp, Norm
 
 __all__ = ["Neighbourhood", "each"]
 
@@ -54,31 +54,38 @@ class Neighbourhood:
         return replace(self, x=self.x[rows], eps=self.eps[rows])
 
     @cached_property
-    def _cube(self) -> tuple[Tensor, Tensor]:
-        """For Linf all that is allowed is itself a box: least and largest delta."""
+    def leaks(self) -> bool:
+        """Whether clipping to the box would leave the band of frequencies that are allowed."""
+        band = self.norm.band if isinstance(self.norm, Fourier) else None
+        return self.bounds is not None and band is not None and bool((band == 0).any())
+
+    @cached_property
+    def box(self) -> tuple[Tensor, Tensor]:
+        """The least and largest delta; for Linf this is all that is allowed."""
         eps = each(self.eps, self.x)
         if self.bounds is None:
             return -eps, eps
-        low, high = self.bounds
-        return (low - self.x).maximum(-eps), (high - self.x).minimum(eps)
+        low, high = self.bounds[0] - self.x, self.bounds[1] - self.x
+        return (low.maximum(-eps), high.minimum(eps)) if self.norm == Linf else (low, high)
 
     @torch.no_grad()
     def inside(self, delta: Tensor) -> Tensor:
-        """A perturbation near ``delta`` that is allowed, up to rounding; the nearest for L1, L2,
-        Linf and without a box."""
+        """A perturbation near ``delta`` that is allowed, up to rounding."""
         if self.norm == Linf:
-            return delta.clamp(*self._cube)
+            return delta.clamp(*self.box)
         if self.bounds is None or len(delta) == 0:
             return self.norm.project(delta, self.eps)
-        low, high = self.bounds[0] - self.x, self.bounds[1] - self.x
-        if isinstance(self.norm, Lp) and self.norm.p in (1, 2, math.inf):
-            return project_ball_and_box(delta, self.eps, norm=self.norm, low=low, high=high)
-        within = self.norm.project(delta, self.eps)
-        if _some_shut(self.norm):
-            return self._bent_into_box(within, low, high)
-        clipped = within.clamp(low, high)
-        size = self.norm(clipped)
-        return clipped * each(_shrinkage(size, self.eps), clipped)
+        low, high = self.box
+        if self.leaks:
+            return self._bent_into_box(self.norm.project(delta, self.eps), low, high)
+        if isinstance(self.norm, Lp):
+            # Neither undoes the other: a clip makes no coordinate longer, and a projection, which
+            # keeps signs, none either. L1 is spared to shorten what the box takes away.
+            if self.norm.p == 1:
+                return self.norm.project(delta.clamp(low, high), self.eps)
+            return self.norm.project(delta, self.eps).clamp_(low, high)
+        clipped = self.norm.project(delta, self.eps).clamp_(low, high)
+        return clipped.mul_(each(_shrinkage(self.norm(clipped), self.eps), clipped))
 
     @torch.no_grad()
     def steepest(self, gradient: Tensor, delta: Tensor) -> Tensor:
@@ -103,17 +110,24 @@ class Neighbourhood:
         In L1 with a box the argmax also keeps x + delta + v in the box: the steepest pixels go to
         their bounds until the length is spent, where one alone could not spend it.
         """
-        if self.bounds is None or not (isinstance(self.norm, Lp) and self.norm.p == 1):
-            return each(length, delta) * self.steepest(gradient, delta)
-        low, high = self.bounds
-        point = self.x + delta
-        room = torch.where(gradient > 0, high - point, point - low).clamp(min=0).flatten(1)
+        if self.bounds is None or self.norm != L1:
+            return self.norm.steepest(gradient).mul_(each(length, delta))
+        low, high = self.box
         slope = gradient.flatten(1)
-        order = slope.abs().argsort(dim=1, descending=True)
-        room = room.gather(1, order)
-        left = length[:, None] - (room.cumsum(dim=1) - room)
-        spent = torch.minimum(room, left.clamp(min=0))
-        return torch.zeros_like(slope).scatter(1, order, spent).mul(slope.sign()).view_as(delta)
+        room = torch.where(gradient > 0, high - delta, delta - low).clamp_(min=0).flatten(1)
+        steep = slope.abs() * (room > 0)
+        # The steepest few are enough, as many as the longest step needs.
+        count = min(slope.shape[1], 64)
+        while True:
+            values, order = steep.topk(count, dim=1)
+            chosen = room.gather(1, order)
+            enough = (chosen.sum(dim=1) >= length) | (values[:, -1] == 0)
+            if count == slope.shape[1] or bool(enough.all()):
+                break
+            count = min(slope.shape[1], 4 * count)
+        left = length[:, None] - (chosen.cumsum(dim=1) - chosen)
+        spent = torch.minimum(chosen, left.clamp_(min=0)).mul_(slope.gather(1, order).sign())
+        return torch.zeros_like(slope).scatter_(1, order, spent).view_as(delta)
 
     def random(self, generator: torch.Generator | None) -> Tensor:
         """Noise of the band, as long as the budget allows; for Linf even over the cube."""
@@ -180,10 +194,6 @@ class Neighbourhood:
             back = turned.clamp(bottom, top) - turned
             turned = self.norm.project(turned + _OVERSHOOT * back, self.eps)
         return best
-
-
-def _some_shut(norm: Norm) -> bool:
-    return isinstance(norm, Fourier) and norm.band is not None and bool((norm.band == 0).any())
 
 
 def _shrinkage(size: Tensor, eps: Tensor) -> Tensor:

@@ -68,6 +68,7 @@ def minimum_norm(
     here = around[rows]
     task = Objective(model, here.x, y[rows], y[rows], lambda z, y, _: margin(z, y), x.dtype)
     best, found = _follow_boundary(task, here, steps)
+    task.check()
     found_rows = rows[found]
     if len(found_rows):
         nearest = around[found_rows]

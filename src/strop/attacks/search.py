@@ -69,6 +69,7 @@ class Objective:
         self.best, self.best_gradient = torch.zeros_like(self.x), torch.zeros_like(self.x)
         self.best_loss = self.x.new_full((len(self.x),), -math.inf)
         self.broken = torch.zeros_like(self.best_loss, dtype=torch.bool)
+        self._doubt = self.x.new_zeros(())
 
     def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each example, b, and its gradient in the shape of ``delta``."""
@@ -79,18 +80,24 @@ class Objective:
             (gradient,) = torch.autograd.grad(values.sum(), point)
         self.gradient_calls += 1
         values, gradient = values.detach(), gradient.to(self.x.dtype)
-        if not bool(values.isfinite().all() & gradient.isfinite().all()):
+        # Zero, or not a number from then on; looked at once in the end, so that no step waits.
+        self._doubt = self._doubt + 0 * (values.sum() + gradient.sum())
+        self._keep(delta, values, gradient, margin(logits.detach(), self.labels) > 0)
+        return values, gradient
+
+    def check(self) -> None:
+        """Refuse what was climbed if a loss or a gradient on the way was not finite."""
+        if not bool(self._doubt.isfinite()):
             raise InputError(
                 "expected finite losses and gradients, came NaN or infinity from the model: "
                 "attack it in float32, or look for the layer whose backward pass overflows"
             )
-        self._keep(delta, values, gradient, margin(logits.detach(), self.labels) > 0)
-        return values, gradient
 
     def _keep(self, delta: Tensor, values: Tensor, gradient: Tensor, broken: Tensor) -> None:
         better = (broken & ~self.broken) | ((broken == self.broken) & (values > self.best_loss))
-        self.best = torch.where(each(better, delta), delta, self.best)
-        self.best_gradient = torch.where(each(better, delta), gradient, self.best_gradient)
+        share = each(better, delta).to(delta.dtype)  # of 0 or 1, where lerp is exact
+        self.best.lerp_(delta, share)
+        self.best_gradient.lerp_(gradient, share)
         self.best_loss = torch.where(better, values, self.best_loss)
         self.broken = self.broken | broken
 
@@ -135,6 +142,7 @@ def search(
             start = here.random(generator) if restart else torch.zeros_like(here.x)
             task = Objective(model, here.x, y[rows], ranked[rows, rank], objective, x.dtype)
             climb(task, here, start)
+            task.check()
             calls += task.gradient_calls
             found, length = here.deliver(task.best, x.dtype)
             with torch.no_grad():

@@ -1,0 +1,111 @@
+"""One move of a climb: a step of steepest ascent that keeps some of the last move's direction.
+
+    ahead  =  inside(delta + length * steepest(gradient))
+    delta  <-  inside(delta + 0.75 (ahead - delta) + 0.25 (delta - previous))
+
+Legend: b example.
+"""
+
+from __future__ import annotations
+
+
+import torch
+from torch import Tensor
+
+from strop.attacks.feasible import Neighbourhood, each
+from strop.geometry import Fourier, Linf
+from strop.geometry.fourier import half_spectrum, inverse_half_spectrum
+
+__all__ = ["Moves", "moves_in"]
+
+_KEPT = 0.25
+
+
+def moves_in(around: Neighbourhood) -> Moves:
+    """The moves of this neighbourhood, the quickest way to make them."""
+    norm = around.norm
+    if isinstance(norm, Fourier) and norm.norm == Linf and not around.leaks:
+        return SpectralMoves(around)
+    return Moves(around)
+
+
+class Moves:
+    """Moves from ``delta``, where the last one came from ``previous`` (None: from nowhere)."""
+
+    def __init__(self, around: Neighbourhood) -> None:
+        self.around = around
+
+    @torch.no_grad()
+    def __call__(
+        self, delta: Tensor, previous: Tensor | None, gradient: Tensor, length: Tensor
+    ) -> Tensor:
+        ahead = self.around.inside(self.around.step(gradient, delta, length).add_(delta))
+        if previous is None:
+            return ahead
+        return self.around.inside(_with_drift(delta, ahead, previous))
+
+
+class SpectralMoves(Moves):
+    """The same for Fourier(Linf), where all but the box is done to the spectra.
+
+    Steps and drifts of spectra are those of the pictures, and clipping moduli is the projection:
+    one transform of the gradient, one back, and one to see how much the box has changed.
+    """
+
+    def __init__(self, around: Neighbourhood) -> None:
+        super().__init__(around)
+        norm, x = around.norm, around.x
+        assert isinstance(norm, Fourier)
+        self.dims, self.sizes = norm.dims, x.shape[-norm.dims :]
+        self.radii: Tensor | None = None
+        if norm.band is not None:
+            half = norm.band[..., : x.shape[-1] // 2 + 1]
+            self.radii = half.to(x.device, x.dtype)
+        self.known: list[tuple[Tensor, Tensor]] = []
+
+    @torch.no_grad()
+    def __call__(
+        self, delta: Tensor, previous: Tensor | None, gradient: Tensor, length: Tensor
+    ) -> Tensor:
+        here = self._spectrum(delta)
+        # Squares of moduli are taken: in units of the peak they neither over- nor underflow.
+        peak = gradient.flatten(1).abs().amax(dim=1).clamp(min=torch.finfo(gradient.dtype).tiny)
+        steepest = half_spectrum(gradient / each(peak, gradient), dims=self.dims)
+        ahead = steepest.mul_(self._per_modulus(steepest, length)).add_(here)
+        ahead = self._clipped(ahead)
+        if previous is not None:
+            ahead = self._clipped(_with_drift(here, ahead, self._spectrum(previous)))
+        moved = inverse_half_spectrum(ahead, sizes=self.sizes)
+        if self.around.bounds is not None:
+            moved = moved.clamp(*self.around.box)
+            ahead = half_spectrum(moved, dims=self.dims)
+            size = _squares(ahead) if self.radii is None else _squares(ahead).div_(self.radii**2)
+            size = size.flatten(1).amax(dim=1).sqrt_()
+            share = (self.around.eps / size.clamp(min=torch.finfo(size.dtype).tiny)).clamp(max=1)
+            moved, ahead = moved.mul_(each(share, moved)), ahead.mul_(each(share, moved))
+        self.known = [(delta, here), (moved, ahead)]
+        return moved
+
+    def _spectrum(self, delta: Tensor) -> Tensor:
+        for seen, spectrum in self.known:
+            if seen is delta:
+                return spectrum
+        return half_spectrum(delta, dims=self.dims)
+
+    def _clipped(self, spectrum: Tensor) -> Tensor:
+        return spectrum.mul_(self._per_modulus(spectrum, self.around.eps).clamp_(max=1))
+
+    def _per_modulus(self, spectrum: Tensor, length: Tensor) -> Tensor:
+        """length r_k / |spectrum_k|; what is zero stays so."""
+        squares = _squares(spectrum)
+        squares.clamp_(min=torch.finfo(squares.dtype).tiny).rsqrt_().mul_(each(length, squares))
+        return squares if self.radii is None else squares.mul_(self.radii)
+
+
+def _with_drift(here: Tensor, ahead: Tensor, previous: Tensor) -> Tensor:
+    return torch.lerp(ahead, here, _KEPT).add_(here - previous, alpha=_KEPT)
+
+
+def _squares(spectrum: Tensor) -> Tensor:
+    """Squared moduli: many times faster than moduli, which guard against overflow."""
+    return (spectrum * spectrum.conj()).real.clone()
