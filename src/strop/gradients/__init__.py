@@ -11,9 +11,13 @@ torch.Size([5])
 
 from strop.gradients.callbacks import hugging_face_callback, lightning_callback
 from strop.gradients.capture import Tape, Use, capture
+from strop.gradients.clustering import cluster_gradients
 from strop.gradients.clusters import GradientClusters
 from strop.gradients.curves import VarianceCurves, sgd_trajectory, variance_curves
 from strop.gradients.duplicates import Duplicates, find_duplicates
+from strop.gradients.engine_exact import Exact
+from strop.gradients.engine_rank1 import Rank1
+from strop.gradients.engine_sketch import Sketch
 from strop.gradients.estimators import SVRG, Estimator, ImportanceSampling, MiniBatch, Sample
 from strop.gradients.estimators_stratified import Stratified, StratifiedControlVariates
 from strop.gradients.evidence import GradientEvidence, gradient_evidence
@@ -48,6 +52,7 @@ __all__ = [
     "Duplicates",
     "Estimator",
     "EvenBatchSampler",
+    "Exact",
     "GradientClusters",
     "GradientEvidence",
     "GradientMonitor",
@@ -63,8 +68,10 @@ __all__ = [
     "PerExample",
     "ProbeReading",
     "Projection",
+    "Rank1",
     "RefreshProbe",
     "Sample",
+    "Sketch",
     "Stratified",
     "StratifiedBatchSampler",
     "StratifiedControlVariates",
@@ -75,6 +82,7 @@ __all__ = [
     "WeightedCollate",
     "WeightedExamples",
     "capture",
+    "cluster_gradients",
     "estimator_statistics",
     "find_duplicates",
     "gradient_evidence",

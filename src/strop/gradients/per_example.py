@@ -118,6 +118,24 @@ class Factored(PerExample):
     def block(self, start: int, stop: int) -> Tensor:
         """Rows ``start:stop`` of each group of every gradient, (n, g, stop - start, i)."""
 
+    def mean_activations(self) -> Tensor:
+        """Activations averaged over positions and groups, (n, i)."""
+        return self.factors()[0].mean((1, 2))
+
+    def summed_gradients(self) -> Tensor:
+        """Output gradients summed over positions, (n, rows of the weight)."""
+        return self.factors()[1].sum(2).flatten(1)
+
+    def sums_by(self, owner: Tensor, *, count: int) -> Tensor:
+        """The gradients added up by the owner (n,) of each example, (count, *shape)."""
+        shape = (count, self.groups, self.outputs, self.inputs)
+        sums: Tensor | None = None
+        for start, stop, block in self.blocks():
+            sums = block.new_zeros(shape) if sums is None else sums
+            sums[:, :, start:stop].index_add_(0, owner, block)
+        assert sums is not None
+        return sums.reshape(count, *self.shape)
+
     def rank_one_by_factors(self, left: Tensor, right: Tensor) -> Tensor:
         """Project both factors, then sum over positions (the second form there); left (k, g, o)."""
         a, d = self.factors()
@@ -128,7 +146,7 @@ class Factored(PerExample):
         if by_factors <= self.inputs * self.outputs:
             a, d = self.factors()
             return ((a @ a.mT) * (d @ d.mT)).sum((1, 2, 3))
-        return self._over_blocks([block.square().sum((1, 2, 3)) for _, _, block in self._blocks()])
+        return self._over_blocks([block.square().sum((1, 2, 3)) for _, _, block in self.blocks()])
 
     def gram(self) -> Tensor:
         n, t, size = self.examples, self.positions, self.inputs * self.outputs
@@ -136,7 +154,7 @@ class Factored(PerExample):
             a, d = (x.transpose(0, 1).reshape(self.groups, n * t, -1) for x in self.factors())
             products = (a @ a.mT) * (d @ d.mT)
             return products.reshape(self.groups, n, t, n, t).sum((0, 2, 4))
-        flat = (block.reshape(n, -1) for _, _, block in self._blocks())
+        flat = (block.reshape(n, -1) for _, _, block in self.blocks())
         return self._over_blocks([rows @ rows.T for rows in flat])
 
     def inner(self, centres: Tensor) -> Tensor:
@@ -148,7 +166,7 @@ class Factored(PerExample):
         return self._over_blocks(
             [
                 block.reshape(self.examples, -1) @ c[:, :, start:stop].reshape(k, -1).T
-                for start, stop, block in self._blocks()
+                for start, stop, block in self.blocks()
             ]
         )
 
@@ -160,14 +178,15 @@ class Factored(PerExample):
         return self._over_blocks(
             [
                 torch.einsum("ngok,kgo->nk", block @ right.T, left[:, :, start:stop])
-                for start, stop, block in self._blocks()
+                for start, stop, block in self.blocks()
             ]
         )
 
     def materialise(self) -> Tensor:
         return self.block(0, self.outputs).reshape(self.examples, *self.shape)
 
-    def _blocks(self) -> Iterator[tuple[int, int, Tensor]]:
+    def blocks(self) -> Iterator[tuple[int, int, Tensor]]:
+        """``start, stop, self.block(start, stop)``, a bounded number of values at a time."""
         step = max(1, BLOCK_ELEMENTS // max(1, self.examples * self.groups * self.inputs))
         for start in range(0, self.outputs, step):
             stop = min(start + step, self.outputs)

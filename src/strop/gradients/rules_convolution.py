@@ -65,11 +65,21 @@ class Convolution(Factored):
         return a, self._grouped_gradients().mT
 
     def block(self, start: int, stop: int) -> Tensor:
-        rows = self.d.unflatten(1, (self.groups, -1))[:, :, start:stop]
-        space = self.d.shape[2:]
-        filters = self.d.new_empty(1).expand(
-            self.examples * self.groups * (stop - start), *self.shape[1:]
+        return self._correlate(self.d.unflatten(1, (self.groups, -1))[:, :, start:stop])
+
+    def mean_activations(self) -> Tensor:
+        even = self.d.new_full((), 1 / (self.positions * self.groups))
+        return self._correlate(even.expand(self.examples, self.groups, 1, *self.d.shape[2:])).sum(
+            (1, 2)
         )
+
+    def summed_gradients(self) -> Tensor:
+        return self.d.flatten(2).sum(2)
+
+    def _correlate(self, rows: Tensor) -> Tensor:
+        """``sum_t rows_nt a_nt^T`` by a grouped convolution: (n, g, rows, i)."""
+        space, count = rows.shape[3:], rows.shape[2]
+        filters = self.d.new_empty(1).expand(self.examples * self.groups * count, *self.shape[1:])
         _, values, _ = torch.ops.aten.convolution_backward(
             rows.reshape(1, -1, *space),
             self.images.reshape(1, -1, *self.images.shape[2:]),
@@ -83,7 +93,7 @@ class Convolution(Factored):
             self.examples * self.groups,
             [False, True, False],
         )
-        return values.reshape(self.examples, self.groups, stop - start, self.inputs)
+        return values.reshape(self.examples, self.groups, count, self.inputs)
 
     def rank_one_by_factors(self, left: Tensor, right: Tensor) -> Tensor:
         filters = right.reshape(-1, *self.shape[1:]).repeat(self.groups, *[1] * (self.d.ndim - 1))
