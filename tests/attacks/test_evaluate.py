@@ -53,7 +53,6 @@ def linear_problem(norm: Norm) -> tuple[nn.Module, tuple[Tensor, Tensor], Tensor
     return model, (x, y), exact
 
 
-@pytest.mark.filterwarnings("ignore:the loss")
 @pytest.mark.parametrize("norm", NORMS.values(), ids=NORMS)
 def test_linear_models_have_their_exact_accuracies_and_maximal_eps(norm: Norm) -> None:
     model, data, exact = linear_problem(norm)

@@ -42,7 +42,7 @@ def run(place: Path, *more: str) -> int:
     return main([*words, "--batch-size", "5", "--pictures", "2", *more])
 
 
-@pytest.mark.filterwarnings("ignore:preflight", "ignore:the loss")
+@pytest.mark.filterwarnings("ignore:preflight")
 def test_a_page_with_numbers_that_resumes_and_starts_again(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -151,15 +152,18 @@ class Campaign:
         draw_back: bool,
     ) -> tuple[Tensor, Tensor, int]:
         """The verified distance of each example, which were claimed, and calls of gradients."""
-        found = attack.run(
-            searched,
-            x,
-            y,
-            norm=self.norm,
-            eps=_no_larger(eps, x.dtype),
-            bounds=self.bounds,
-            generator=torch.Generator(device=self.device).manual_seed(seed),
-        )
+        with warnings.catch_warnings():
+            # Too few classes for a loss: the preflight says it, once and not for every batch.
+            warnings.filterwarnings("ignore", message="the loss .* needs at least")
+            found = attack.run(
+                searched,
+                x,
+                y,
+                norm=self.norm,
+                eps=_no_larger(eps, x.dtype),
+                bounds=self.bounds,
+                generator=torch.Generator(device=self.device).manual_seed(seed),
+            )
         limit = torch.full_like(eps, math.inf) if attack.smallest else eps
         around = Neighbourhood(x, self.norm, _no_larger(limit, x.dtype), self.bounds)
         size, kept = distances(self.model, around, y, found.adversarial, found.success)
