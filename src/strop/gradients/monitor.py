@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from strop.gradients.estimators import draw_seed
 from strop.gradients.moments import Moments, moments
+from strop.gradients.network import per_example_gradients
 from strop.gradients.passes import LossFunction, device_of
 from strop.gradients.sources import (
     ModelGradients,
@@ -167,17 +168,24 @@ class GradientMonitor:
     def _statistics(self, batch: Any, seed: int) -> GradientStatistics:
         if self.level != "batch":
             try:
-                found = per_example_statistics(
-                    self.model, self.loss_fn, batch, check=not self._checked, seed=seed
+                if not self._checked:
+                    self._check(batch, seed)
+                return per_example_statistics(
+                    self.model, self.loss_fn, batch, check=False, seed=seed
                 )
-                self._checked = True
-                return found
             except InputError as error:
                 if self.level == "example" or self._checked:
                     raise
                 _log.warning("the monitor measures %d pieces of a batch: %s", self.pieces, error)
                 self.level = "batch"
         return self._by_pieces(batch, seed)
+
+    def _check(self, batch: Any, seed: int) -> None:
+        """Whether examples have gradients of their own: a few of them tell it as well as all."""
+        few = rows_of(batch, 0, 4, size=size_of(batch))
+        with preserved_buffers(self.model), own_randomness(seed):
+            per_example_gradients(self.model, self.loss_fn, few)
+        self._checked = True
 
     def _by_pieces(self, batch: Any, seed: int) -> GradientStatistics:
         size = size_of(batch)
