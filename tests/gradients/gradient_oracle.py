@@ -45,5 +45,8 @@ def agree(part: PerExample, expected: Tensor, *, centres: int = 3) -> None:
     torch.testing.assert_close(part.materialise(), expected, **close)
     torch.testing.assert_close(part.squared_norms(), flat.square().sum(1), **close)
     torch.testing.assert_close(part.gram(), flat @ flat.T, **close)
+    squares, with_sum = part.inner_with_sum()
+    torch.testing.assert_close(squares, flat.square().sum(1), **close)
+    torch.testing.assert_close(with_sum, flat @ flat.sum(0), **close)
     torch.testing.assert_close(part.inner(c), flat @ c.reshape(centres, -1).T, **close)
     torch.testing.assert_close(part.inner_rank_one(left, right), flat @ outer.T, **close)

@@ -152,14 +152,27 @@ def moments(
     >>> found.variance, found.squared_norm  # draws 1, 3, 5: the variance 4, the mean^2 9 - 4/3
     (4.0, 7.666666666666667)
     """
-    inner = inner.detach().double().cpu()
-    squares = inner.diagonal() if squares is None else squares
-    counts = torch.ones(len(inner), dtype=torch.long) if counts is None else counts
-    if len(inner) < 3:
-        raise InputError(f"expected at least 3 groups of draws, but came {len(inner)}")
-    total, rows, diagonal = inner.sum(), inner.sum(1), inner.diagonal()
+    inner = inner.detach().double()
+    return moments_of_sums(inner.diagonal(), inner.sum(1), squares=squares, counts=counts)
+
+
+def moments_of_sums(
+    diagonal: Tensor,
+    with_sum: Tensor,
+    *,
+    squares: Tensor | None = None,
+    counts: Tensor | None = None,
+) -> Moments:
+    """The same from ``||s_j||^2`` and ``<s_j, sum_i s_i>``, (J,) each, which is all it takes."""
+    diagonal, with_sum = diagonal.detach().double().cpu(), with_sum.detach().double().cpu()
+    squares = diagonal if squares is None else squares
+    counts = torch.ones(len(diagonal), dtype=torch.long) if counts is None else counts
+    if len(diagonal) < 3:
+        raise InputError(f"expected at least 3 draws, or groups of them, came {len(diagonal)}")
+    total = with_sum.sum()
     whole = _both(total, squares.sum(), counts.sum())
-    without = _both(total - 2 * rows + diagonal, squares.sum() - squares, counts.sum() - counts)
+    left = total - 2 * with_sum + diagonal
+    without = _both(left, squares.sum() - squares, counts.sum() - counts)
     variance, squared_norm = whole.tolist()
     return Moments(variance, squared_norm, without)
 

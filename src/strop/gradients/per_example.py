@@ -69,6 +69,11 @@ class PerExample(ABC):
     def materialise(self) -> Tensor:
         """The gradients themselves, (n, *shape)."""
 
+    def inner_with_sum(self) -> tuple[Tensor, Tensor]:
+        """``||g_n||^2`` and ``<g_n, sum_m g_m>``, (n,) each: what a variance is made of."""
+        gram = self.gram()
+        return gram.diagonal(), gram.sum(1)
+
 
 class Dense(PerExample):
     """Gradients of small parameters (biases, scales), as they are: (n, *shape)."""
@@ -96,6 +101,10 @@ class Dense(PerExample):
 
     def materialise(self) -> Tensor:
         return self.values
+
+    def inner_with_sum(self) -> tuple[Tensor, Tensor]:
+        flat = self.values.reshape(self.examples, -1)
+        return flat.square().sum(1), flat @ flat.sum(0)
 
 
 class Factored(PerExample):
@@ -149,8 +158,8 @@ class Factored(PerExample):
         return self._over_blocks([block.square().sum((1, 2, 3)) for _, _, block in self.blocks()])
 
     def gram(self) -> Tensor:
-        n, t, size = self.examples, self.positions, self.inputs * self.outputs
-        if n * t**2 * (self.inputs + self.outputs) <= (t + n) * size:
+        n, t = self.examples, self.positions
+        if self._gram_by_factors():
             a, d = (x.transpose(0, 1).reshape(self.groups, n * t, -1) for x in self.factors())
             products = (a @ a.mT) * (d @ d.mT)
             return products.reshape(self.groups, n, t, n, t).sum((0, 2, 4))
@@ -184,6 +193,18 @@ class Factored(PerExample):
 
     def materialise(self) -> Tensor:
         return self.block(0, self.outputs).reshape(self.examples, *self.shape)
+
+    def inner_with_sum(self) -> tuple[Tensor, Tensor]:
+        if self._gram_by_factors():
+            return super().inner_with_sum()
+        flat = (block.reshape(self.examples, -1) for _, _, block in self.blocks())
+        pairs = [torch.stack([rows.square().sum(1), rows @ rows.sum(0)]) for rows in flat]
+        squares, inner = self._over_blocks(pairs)
+        return squares, inner
+
+    def _gram_by_factors(self) -> bool:
+        n, t, size = self.examples, self.positions, self.inputs * self.outputs
+        return n * t**2 * (self.inputs + self.outputs) <= (t + n) * size
 
     def blocks(self) -> Iterator[tuple[int, int, Tensor]]:
         """``start, stop, self.block(start, stop)``, a bounded number of values at a time."""

@@ -16,10 +16,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from strop.gradients.moments import Measured, Moments, moments
-from strop.gradients.network import gradient_gram
+from strop.gradients.moments import Measured, Moments, moments_of_sums
+from strop.gradients.network import per_example_gradients
 from strop.gradients.passes import LossFunction
 from strop.gradients.sources import bare, own_randomness, preserved_buffers
+from strop.support import InputError
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ def per_example_statistics(
 ) -> GradientStatistics:
     """The statistics of a mini-batch gradient from the single examples of one batch.
 
-    Every pair of examples is a draw: far more is learnt than from the batch's gradient, at the cost
-    of one forward and one backward pass with per-example inner products. Refused where examples
+    Every example is a draw: far more is learnt than from the batch's gradient, at the cost of one
+    forward and one backward pass with per-example inner products. Refused where examples
     have no gradients of their own; there ``gradient_variance`` measures whole batches.
 
     Args:
@@ -113,9 +114,13 @@ def per_example_statistics(
     """
     model = bare(model)
     with preserved_buffers(model), own_randomness(seed):
-        inner = gradient_gram(model, loss_fn, batch, check=check)
-    size = len(inner) if batch_size is None else batch_size
-    single = moments(inner)
+        found = per_example_gradients(model, loss_fn, batch, check=check)
+        if not found:
+            raise InputError("no trainable parameter has a gradient: is the model frozen?")
+        pairs = [torch.stack(part.inner_with_sum()).double() for part in found.values()]
+    squares, with_sum = torch.stack(pairs).sum(0)
+    size = len(squares) if batch_size is None else batch_size
+    single = moments_of_sums(squares, with_sum)
     without = torch.stack([single.without[:, 0] / size, single.without[:, 1]], dim=1)
     return summarise(
         Moments(single.variance / size, single.squared_norm, without),
