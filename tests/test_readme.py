@@ -39,9 +39,24 @@ def separable() -> dict[str, Any]:
     return {"X": X, "y": y, "X_test": X, "y_test": y}
 
 
+def examples_of_a_network() -> dict[str, Any]:
+    pytest.importorskip("pandas", reason='pandas is absent: pip install "strop[dev]"')
+    x = torch.randn(64, 4)
+    dataset = torch.utils.data.TensorDataset(x, (x.sum(1) > 0).long())
+    return {"dataset": dataset, "model": torch.nn.Linear(4, 2), "cross_entropy": cross_entropy}
+
+
+def pictures() -> dict[str, Any]:
+    pictures = torch.rand(12, 1, 8, 8)
+    network = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 5)).eval()
+    return {"pictures": pictures, "labels": network(pictures).argmax(1), "model": network}
+
+
 NAMES: dict[str, Callable[[], dict[str, Any]]] = {
     "contrastive_hinge_loss": embeddings,
-    "Fourier(Linf": dict,
+    "cluster_gradients": examples_of_a_network,
+    "robust_accuracy": pictures,
+    "smooth.steepest": dict,
     "MaxMarginClassifier": separable,
     "LoopSettings": classification,
 }

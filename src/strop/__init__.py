@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from strop.version import __version__
 
 if TYPE_CHECKING:
+    from strop.attacks import apgd, minimum_norm, pgd, robust_accuracy
     from strop.data import (
         ImageCaptions,
         LabelledImages,
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
         read_images,
     )
     from strop.geometry import L1, L2, Fourier, Linf, Lp, high_band, low_band
+    from strop.gradients import (
+        GradientMonitor,
+        StratifiedBatchSampler,
+        cluster_gradients,
+        gradient_variance,
+    )
     from strop.models import load_classifier
     from strop.retrieval import (
         CollapseDetector,
@@ -35,11 +42,15 @@ if TYPE_CHECKING:
     from strop.training import LoopSettings, fit, load_settings, open_run, read_records
 
 _NAMES = {
+    "strop.attacks": ("apgd", "minimum_norm", "pgd", "robust_accuracy"),
     "strop.data": (
         *("ImageCaptions", "LabelledImages", "Vocabulary"),
         *("load_emoji", "read_captions", "read_images"),
     ),
     "strop.geometry": ("L1", "L2", "Fourier", "Linf", "Lp", "high_band", "low_band"),
+    "strop.gradients": (
+        *("GradientMonitor", "StratifiedBatchSampler", "cluster_gradients", "gradient_variance"),
+    ),
     "strop.models": ("load_classifier",),
     "strop.retrieval": (
         *("CollapseDetector", "ContrastiveHingeLoss", "InfoNCELoss", "JointEmbedding"),
@@ -56,6 +67,7 @@ __all__ = [
     "CollapseDetector",
     "ContrastiveHingeLoss",
     "Fourier",
+    "GradientMonitor",
     "ImageCaptions",
     "InfoNCELoss",
     "JointEmbedding",
@@ -63,23 +75,30 @@ __all__ = [
     "Linf",
     "LoopSettings",
     "Lp",
+    "StratifiedBatchSampler",
     "TrainSettings",
     "Vocabulary",
     "__version__",
+    "apgd",
+    "cluster_gradients",
     "contrastive_hinge_loss",
     "evaluate",
     "fit",
+    "gradient_variance",
     "high_band",
     "info_nce_loss",
     "load_classifier",
     "load_emoji",
     "load_settings",
     "low_band",
+    "minimum_norm",
     "open_run",
+    "pgd",
     "read_captions",
     "read_images",
     "read_records",
     "retrieval_metrics",
+    "robust_accuracy",
     "train_embedding",
 ]
 
