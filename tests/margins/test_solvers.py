@@ -51,6 +51,15 @@ def test_exact_is_certified_for_tall_and_wide_data(attack: Norm, shape: tuple[in
     assert result.gap <= 1e-6
 
 
+@pytest.mark.parametrize("attack", [L2, Fourier(Linf, dims=1)], ids=str)
+def test_exact_reaches_its_tolerance_on_tall_data(attack: Norm) -> None:
+    """Twice as many points as a hyperplane can tell apart by chance, and more: ill-conditioned."""
+    points, signs = gaussian(3000, 100, seed=1)
+    result = max_margin(points, signs, attack=attack, solver="interior", tol=1e-7)
+    assert result.status is Status.SOLVED
+    assert result.gap <= 1e-7
+
+
 @pytest.mark.parametrize("engine", ["highs", "scs"])
 def test_peers_are_certified_too(engine: str) -> None:
     data = signed_data(*gaussian(10, 20), intercept=True)

@@ -185,4 +185,5 @@ def _scaled_rows(rows: Tensor, signs: Tensor) -> Tensor:
         rows.col_indices(),
         rows.values() * signs.repeat_interleave(counts),
         size=rows.shape,
+        check_invariants=False,  # the pattern is that of checked rows
     )
