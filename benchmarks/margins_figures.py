@@ -1,16 +1,19 @@
 """Figures 5.2, 5.3, B.1 and B.2 at the thesis's own size: d = 100, d/n = 1 … 32, three seeds.
 
     python benchmarks/margins_figures.py --out margins_figures          # resumable, then draws
+    python benchmarks/margins_figures.py --out margins_figures --jobs 2
     python benchmarks/margins_figures.py --out margins_figures --draw   # only draws
-    python benchmarks/margins_figures.py --out margins_figures --conv   # the network's gap too
 
-Every method's maximal epsilon (for linear models the margin, exactly) stands beside the exact
-solution of each attack, and its remaining certified gap is printed. ``--conv`` measures by how much
-initialisation scale, step rule and depth close the gap of the convolutional network (claim M5).
+Every method's maximal epsilon stands beside the exact solution of each attack: found by attacking,
+at epsilons that bisection chooses (figures 5.2 and 5.3), and as the margin, which for linear models
+is the same number (B.1 and B.2). Each method's remaining certified gap is printed, and the
+processor time of everything.
 """
 
 import argparse
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +23,8 @@ import torch
 from strop.data import separable_gaussian
 from strop.geometry import L1, L2, Fourier, Linf, Norm
 from strop.margins import SignedData, signed_data, solve
+from strop.margins.equivalences import withstands
 from strop.margins.lab import Method, PathRun, attack_of, run_path
-from strop.margins.networks import train_convnet
 from strop.support import read_json, write_json
 
 DIMENSION = 100
@@ -45,14 +48,20 @@ METHODS: dict[Method, int] = {
     "adversarial-fourier-linf": 5_000,
     "convnet": 10_000,
     "convnet-search": 10_000,
+    "convnet-relative": 10_000,
 }
-CONV = (
-    *({"method": "plain", "step": step, "scale": 1.0} for step in (0.003, 0.03)),
-    *({"method": "plain", "step": 0.03, "scale": scale} for scale in (0.01, 0.1)),
-    *({"method": "search", "step": 0.1, "scale": scale} for scale in (0.001, 0.01, 0.1, 1.0)),
-    {"method": "flow", "step": 0.02, "scale": 0.1},
-    {"method": "search", "step": 0.1, "scale": 0.3, "layers": 3, "zero_last": False},
-)
+SHOWN: dict[str, tuple[str, ...]] = {
+    "figure-5.2": ("cd", "gd+ls", "signgd", "l1", "l2", "linf"),
+    "figure-5.3": ("convnet", "convnet-relative", "fourier-l1", "gd+ls", "l1"),
+    "figure-B.1": (
+        *("cd", "cd-normalised", "gd+ls", "gd-accelerated", "signgd", "signgd-normalised"),
+        *("l1", "l2", "linf", "adversarial-linf", "adversarial-l2", "adversarial-l1"),
+    ),
+    "figure-B.2": (
+        *("convnet", "convnet-search", "convnet-relative", "fourier-l1"),
+        *("adversarial-fourier-linf", "gd+ls", "l1"),
+    ),
+}
 
 
 def data_of(ratio: int, seed: int) -> SignedData:
@@ -71,55 +80,46 @@ def margin_against(data: SignedData, weights: torch.Tensor, attack: Norm) -> flo
     return max(0.0, float(data.values(flat).min()) / data.measure(attack.dual, flat))
 
 
-def compute(out: Path, ratios: tuple[int, ...], seeds: tuple[int, ...]) -> None:
-    for ratio in ratios:
-        for seed in seeds:
-            data = data_of(ratio, seed)
-            target = out / f"exact-{ratio}-{seed}.json"
-            if not target.exists():
-                best = {name: solve(data, attack=a, tol=1e-7) for name, a in ATTACKS.items()}
-                write_json(
-                    target,
-                    {name: {"margin": r.margin, "gap": r.gap} for name, r in best.items()},
-                )
-            for method, iterations in METHODS.items():
-                target = out / f"{method}-{ratio}-{seed}.json"
-                if target.exists():
-                    continue
-                run = PathRun(method, len(data), DIMENSION, seed, iterations)
-                began = time.perf_counter()
-                path = run_path(run)
-                write_json(
-                    target,
-                    {
-                        "gap": path.gap,
-                        "seconds": time.perf_counter() - began,
-                        "margins": {
-                            n: margin_against(data, path.weights, a) for n, a in ATTACKS.items()
-                        },
-                    },
-                )
+def maximal_eps(data: SignedData, weights: torch.Tensor, attack: Norm) -> float:
+    """The largest eps at which the steepest perturbation of no point succeeds, by bisection."""
+    flat = weights.double().reshape(-1)
+    low, high = 0.0, data.scale(attack)
+    if not withstands(data, flat, 0.0, attack=attack, eps=0.0):
+        return 0.0
+    while high - low > 1e-9 * high:
+        eps = (low + high) / 2
+        if withstands(data, flat, 0.0, attack=attack, eps=eps):
+            low = eps
+        else:
+            high = eps
+    return low
 
 
-def conv_gap(out: Path, ratios: tuple[int, ...], seeds: tuple[int, ...], iterations: int) -> None:
-    for ratio in ratios:
-        for seed in seeds:
-            data = data_of(ratio, seed)
-            best = solve(data, attack=ATTACKS["fourier-linf"], tol=1e-7)
-            for settings in CONV:
-                name = "-".join(f"{key}{value}" for key, value in settings.items())
-                target = out / f"conv-{name}-t{iterations}-{ratio}-{seed}.json"
-                if target.exists():
-                    continue
-                path = train_convnet(
-                    data,
-                    iterations=iterations,
-                    reference=best,
-                    generator=torch.Generator().manual_seed(seed),
-                    **settings,  # type: ignore[arg-type]
-                )
-                write_json(target, {"settings": settings, **path.to_dict()})
-                print(ratio, seed, name, f"{path.gap:.2e}", flush=True)
+def compute(out: Path, ratio: int, seed: int) -> None:
+    """Everything for one data set."""
+    torch.set_num_threads(1)
+    data = data_of(ratio, seed)
+    target = out / f"exact-{ratio}-{seed}.json"
+    if not target.exists():
+        began = time.process_time()
+        best = {name: solve(data, attack=a, tol=1e-7) for name, a in ATTACKS.items()}
+        results = {name: {"margin": r.margin, "gap": r.gap} for name, r in best.items()}
+        write_json(target, results | {"cpu_seconds": time.process_time() - began})
+    for method, iterations in METHODS.items():
+        target = out / f"{method}-{ratio}-{seed}.json"
+        if target.exists():
+            continue
+        began = time.process_time()
+        path = run_path(PathRun(method, len(data), DIMENSION, seed, iterations))
+        write_json(
+            target,
+            {
+                "gap": path.gap,
+                "margins": {n: margin_against(data, path.weights, a) for n, a in ATTACKS.items()},
+                "eps": {n: maximal_eps(data, path.weights, a) for n, a in ATTACKS.items()},
+                "cpu_seconds": time.process_time() - began,
+            },
+        )
 
 
 def table(out: Path) -> None:
@@ -134,42 +134,57 @@ def table(out: Path) -> None:
             gaps = [read_json(p)["gap"] for p in sorted(out.glob(f"{method}-{ratio}-[0-9].json"))]
             cells.append(f"{np.median(gaps):<9.1e}" if gaps else f"{'-':<9}")
         print(f"{method:>26} " + " ".join(cells) + f"  {attack_of(method)!r}")
-    found = sorted({p.name.rsplit("-", 2)[0] for p in out.glob("conv-*.json")})
-    for name in found:
-        cells = []
-        for ratio in RATIOS:
-            paths = sorted(out.glob(f"{name}-{ratio}-[0-9].json"))
-            gaps = [read_json(p)["records"][-1]["gap"] for p in paths]
-            cells.append(f"{np.median(gaps):<9.1e}" if gaps else f"{'-':<9}")
-        print(f"{name[:60]:>60} " + " ".join(cells))
+    exact = [read_json(p) for p in out.glob("exact-*.json")]
+    worst = max(record[name]["gap"] for record in exact for name in ATTACKS)
+    runs = [read_json(p) for method in METHODS for p in out.glob(f"{method}-[0-9]*-[0-9].json")]
+    apart = max(abs(r["eps"][n] - r["margins"][n]) for r in runs for n in ATTACKS)
+    seconds = sum(record["cpu_seconds"] for record in exact + runs)
+    print(f"exact solutions: certified within {worst:.1e}")
+    print(f"attack and margin: at most {apart:.1e} apart, over {len(runs)} classifiers")
+    print(f"processor time: {seconds:.0f} s, {seconds / 120:.1f} minutes of two cores")
 
 
 def draw(out: Path) -> None:
-    """Figures 5.2 and B.1 (three attacks), 5.3 and B.2 (Fourier-linf): epsilon against d/n."""
+    """Maximal epsilon (5.2, 5.3) or margin (B.1, B.2) against d/n, mean and spread of the seeds."""
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(15, 4.5), layout="constrained")
-    for axes, (attack, _) in zip(figure.subplots(1, 4), ATTACKS.items(), strict=True):
-        for method in ("exact", *METHODS):
-            curve = [_margins(out, method, attack, ratio) for ratio in RATIOS]
-            if not all(curve):
-                continue
-            mean = [float(np.mean(part)) for part in curve]
-            spread = [float(np.std(part)) for part in curve]
-            style: dict[str, Any] = (
-                {"color": "black", "lw": 2} if method == "exact" else {"alpha": 0.8}
-            )
-            axes.errorbar(RATIOS, mean, yerr=spread, label=method, capsize=2, **style)
-        axes.set(title=f"{attack} attack", xlabel="d/n", xscale="log", ylabel="maximal eps")
-    figure.axes[-1].legend(fontsize="xx-small", ncol=2)
-    figure.savefig(out / "figures.png", dpi=150)
+    for name, methods in SHOWN.items():
+        spectral = name in ("figure-5.3", "figure-B.2")
+        attacks = ["fourier-linf"] if spectral else ["linf", "l2", "l1"]
+        kind, label = (
+            ("eps", "maximal eps") if name.startswith("figure-5") else ("margins", "margin")
+        )
+        figure = Figure(figsize=(4.6 * len(attacks) + 2, 4.4), layout="constrained")
+        panels = figure.subplots(1, len(attacks), squeeze=False)[0]
+        for axes, attack in zip(panels, attacks, strict=True):
+            exact = [[r[attack]["margin"] for r in _records(out, "exact", k)] for k in RATIOS]
+            axes.plot(RATIOS, [np.mean(e) for e in exact], color="black", lw=2.5, label="exact")
+            for number, method in enumerate(methods):
+                if method.startswith("adversarial-") and method != f"adversarial-{attack}":
+                    continue
+                curve = [[r[kind][attack] for r in _records(out, method, k)] for k in RATIOS]
+                axes.errorbar(
+                    RATIOS,
+                    [np.mean(part) for part in curve],
+                    yerr=[np.std(part) for part in curve],
+                    label="adversarial training" if method.startswith("adv") else method,
+                    color=f"C{number % 10}",
+                    ls="-" if number < 6 else "--",
+                    marker="o",
+                    ms=3,
+                    capsize=2,
+                    alpha=0.85,
+                )
+            axes.set(title=f"{attack} attack", xlabel="d/n", xscale="log", ylabel=label)
+            axes.set_xticks(RATIOS, [str(ratio) for ratio in RATIOS])
+            axes.minorticks_off()
+            axes.grid(alpha=0.3)
+        panels[-1].legend(fontsize="small", loc="center left", bbox_to_anchor=(1.02, 0.5))
+        figure.savefig(out / f"{name}.png", dpi=130)
 
 
-def _margins(out: Path, method: str, attack: str, ratio: int) -> list[float]:
-    found = [read_json(path) for path in sorted(out.glob(f"{method}-{ratio}-[0-9].json"))]
-    if method == "exact":
-        return [record[attack]["margin"] for record in found]
-    return [record["margins"][attack] for record in found]
+def _records(out: Path, method: str, ratio: int) -> list[dict[str, Any]]:
+    return [read_json(path) for path in sorted(out.glob(f"{method}-{ratio}-[0-9].json"))]
 
 
 def main() -> None:
@@ -178,15 +193,15 @@ def main() -> None:
     parser.add_argument("--ratios", nargs="+", type=int, default=RATIOS)
     parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--draw", action="store_true")
-    parser.add_argument("--conv", action="store_true", help="the study of the network's gap too")
-    parser.add_argument("--conv-iterations", type=int, default=30_000)
+    parser.add_argument("--jobs", type=int, default=1)
     options = parser.parse_args()
-    torch.set_num_threads(1)
     if not options.draw:
-        compute(options.out, tuple(options.ratios), tuple(options.seeds))
-        if options.conv:
-            seeds, ratios = tuple(options.seeds), tuple(options.ratios)
-            conv_gap(options.out, ratios, seeds, options.conv_iterations)
+        began = time.perf_counter()
+        tasks = [(ratio, seed) for ratio in options.ratios for seed in options.seeds]
+        with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
+            for done in [pool.submit(compute, options.out, *task) for task in tasks]:
+                done.result()
+        print(f"wall time: {time.perf_counter() - began:.0f} s, {options.jobs} jobs")
     draw(options.out)
     table(options.out)
 

@@ -12,7 +12,7 @@ from strop.demo.margins import MarginsAct
 from strop.geometry import L1, L2, Fourier, Linf
 from strop.margins.lab import PathRun, attack_of, run_path, sweep
 from strop.margins.plots import ball_surface, draw_ball, save_ball_page
-from strop.support import InputError, MissingExtraError
+from strop.support import InputError, MissingExtraError, read_json
 
 
 def test_sweep_runs_each_run_once_and_resumes(tmp_path: Path) -> None:
@@ -98,6 +98,30 @@ def test_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert (folder / "index.html").exists()
     assert main(["margins", "ball", "l1", "--out", str(tmp_path / "ball.html")]) == 0
     assert main(["margins", "ball", "l1", "--out", str(tmp_path / "ball.gif")]) == 1
+
+
+def test_path_starts_from_the_settings_of_another(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    words = ["margins", "path", "gd", "cd", "--count", "4", "--dimension", "8"]
+    assert main([*words, "--iterations", "20", "--seeds", "3", "4", "--out", str(first)]) == 0
+    written = read_json(first / "settings.json")
+    assert written["settings"]["methods"] == ["gd", "cd"]
+    assert written["seed"] == [3, 4]
+    assert written["versions"]["torch"] == torch.__version__
+    for config in (first, first / "settings.json"):
+        words = ["margins", "path", "--config", str(config), "--seeds", "4", "--out", str(second)]
+        assert main(words) == 0
+    assert "gd" in capsys.readouterr().out
+    again = read_json(second / "settings.json")["settings"]
+    assert again == written["settings"] | {"seeds": [4]}
+    kept = sorted(path.name for path in first.glob("*seed4*.json"))
+    assert sorted(path.name for path in second.glob("*seed*.json")) == kept
+    ended = [
+        read_json(folder / kept[0])["path"]["records"][-1]["margin"] for folder in (first, second)
+    ]
+    assert ended[0] == ended[1]
 
 
 def test_fit_of_inseparable_tables_says_so_and_allows_slack(

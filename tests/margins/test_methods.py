@@ -8,7 +8,8 @@ import torch
 from strop.data import separable_gaussian
 from strop.geometry import L1, L2, Fourier, Linf, Norm
 from strop.margins import MarginResult, SignedData, signed_data, solve
-from strop.margins.networks import _ConvNet, train_convnet, train_deep_linear
+from strop.margins.convnet import _ConvNets, train_convnet, train_convnets
+from strop.margins.deep_linear import train_deep_linear
 from strop.margins.path import log_times
 from strop.margins.proximal import proximal_path
 from strop.margins.risk import log_risk, pull
@@ -93,15 +94,26 @@ def test_adversarial_training_is_robust_at_its_eps(data: SignedData) -> None:
     assert path.margin > 0.8 * best.margin
 
 
+@pytest.mark.parametrize("attack", [Linf, L1], ids=str)
+def test_adversarial_training_told_the_maximal_eps_finds_its_classifier(
+    data: SignedData, attack: Norm
+) -> None:
+    best = exact(data, attack)
+    settings = {"attack": attack, "eps": best.margin, "iterations": 800, "reference": best}
+    falling = adversarial_training(data, **settings)
+    assert falling.gap < 0.05
+    assert falling.gap < 0.5 * adversarial_training(data, step=1.0, **settings).gap
+
+
 def test_conv_net_spectra_are_the_convolutions_of_the_definition() -> None:
     drawn = separable_gaussian(
         count=3, dimension=5, generator=torch.Generator().manual_seed(1), dtype=torch.float64
     )
     data = signed_data(drawn.points, drawn.signs)
-    network = _ConvNet(
-        data, 3, 1.0, "exponential", torch.Generator().manual_seed(2), zero_last=False
+    network = _ConvNets(
+        [data], 3, 1.0, "exponential", [torch.Generator().manual_seed(2)], zero_last=False
     )
-    layers = torch.fft.irfft(network.spectra, n=5, norm="ortho")
+    layers = torch.fft.irfft(network.spectra[0], n=5, norm="ortho")
 
     def convolve(w: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         d = len(x)
@@ -111,20 +123,81 @@ def test_conv_net_spectra_are_the_convolutions_of_the_definition() -> None:
 
     for row in data.rows:
         hidden = convolve(layers[1], convolve(layers[0], row))
-        assert float(layers[2] @ hidden) == pytest.approx(float(row @ network.weights()))
+        assert float(layers[2] @ hidden) == pytest.approx(float(row @ network.weights()[0]))
 
 
 @pytest.mark.parametrize("layers", [2, 3])
 def test_conv_net_gradient_is_that_of_autograd(data: SignedData, layers: int) -> None:
-    network = _ConvNet(
-        data, layers, 1.0, "exponential", torch.Generator().manual_seed(2), zero_last=False
+    network = _ConvNets(
+        [data], layers, 1.0, "exponential", [torch.Generator().manual_seed(2)], zero_last=False
     )
     kernels = torch.fft.irfft(network.spectra, n=24, norm="ortho").requires_grad_()
-    values = data.rows @ network.weights(torch.fft.rfft(kernels, norm="ortho"))
+    network.spectra = torch.fft.rfft(kernels, norm="ortho")
+    values = network.values()[0]
+    assert torch.allclose(values, data.rows @ network.weights()[0])
     log_risk(values, "exponential").backward()
-    ascent, _ = network.ascent(network.spectra)
+    ascent, _, _ = network.ascent(network.spectra.detach())
     assert kernels.grad is not None
     assert torch.allclose(torch.fft.irfft(ascent, n=24, norm="ortho"), -kernels.grad)
+
+
+@pytest.mark.parametrize("method", ["plain", "normalised", "search", "flow", "relative"])
+@pytest.mark.parametrize("loss", ["exponential", "logistic"])
+def test_conv_nets_trained_together_are_as_if_alone(method: str, loss: str) -> None:
+    problems = []
+    for seed, count in enumerate((7, 2, 4)):
+        drawn = separable_gaussian(
+            count=count,
+            dimension=10,
+            generator=torch.Generator().manual_seed(seed),
+            dtype=torch.float64,
+        )
+        problems.append(signed_data(drawn.points, drawn.signs))
+    settings = {"method": method, "loss": loss, "iterations": 60, "scale": 0.5}
+    together = train_convnets(
+        problems,
+        generators=[torch.Generator().manual_seed(seed) for seed in range(3)],
+        references=[None] * 3,
+        **settings,
+    )
+    for seed, (data, path) in enumerate(zip(problems, together, strict=True)):
+        alone = train_convnet(data, generator=torch.Generator().manual_seed(seed), **settings)
+        assert torch.allclose(path.weights, alone.weights, rtol=1e-6)
+        assert path.records[-1].log_loss == pytest.approx(alone.records[-1].log_loss)
+        assert len(path.mixture) == len(data)
+
+
+def test_relative_steps_close_the_gap_of_the_conv_net(data: SignedData) -> None:
+    best = exact(data, SPECTRAL)
+    paths = {
+        iterations: train_convnet(
+            data,
+            method="relative",
+            iterations=iterations,
+            reference=best,
+            generator=torch.Generator().manual_seed(0),
+        )
+        for iterations in (300, 3000)
+    }
+    assert paths[3000].gap < 1e-3
+    assert paths[3000].gap < 0.3 * paths[300].gap
+
+
+def test_long_steps_end_before_numbers_do(data: SignedData) -> None:
+    with pytest.raises(InputError, match="leave the range"):
+        train_convnet(
+            data, method="relative", step=0.5, iterations=10_000, generator=torch.Generator()
+        )
+    # With two points and a line search the steps grow without end.
+    drawn = separable_gaussian(
+        count=2, dimension=10, generator=torch.Generator().manual_seed(0), dtype=torch.float64
+    )
+    few = signed_data(drawn.points, drawn.signs)
+    path = train_convnet(
+        few, method="search", iterations=3000, generator=torch.Generator().manual_seed(0)
+    )
+    assert bool(path.weights.isfinite().all())
+    assert math.isfinite(path.gap)
 
 
 def test_two_layer_conv_net_tends_to_the_spectral_margin(data: SignedData) -> None:

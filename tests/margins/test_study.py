@@ -21,7 +21,7 @@ SPECTRAL = Fourier(Linf, dims=1)
         ("steepest", SPECTRAL, 0.05),
         ("proximal", L1, 0.3),
         ("adversarial", L2, 0.3),
-        ("convnet", SPECTRAL, 0.1),
+        ("convnet", SPECTRAL, 0.02),
         ("deep-linear", L2, 0.1),
     ],
 )

@@ -1,6 +1,6 @@
 """``strop margins``: fit a maximally robust classifier, run methods side by side, draw balls."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -13,7 +13,8 @@ from strop.geometry import L1, L2, Fourier, Linf, Norm
 from strop.margins import NotSeparableError, Status, automatic_slack, signed_data, solve
 from strop.margins.lab import Method, PathRun, sweep
 from strop.margins.plots import draw_ball, save_ball_page
-from strop.support import InputError, write_json, writing
+from strop.support import InputError, settings_to_dict, write_json, writing
+from strop.training.run_folder import describe_run
 
 AttackName = Literal["l1", "l2", "linf", "fourier-linf"]
 BallName = Literal["l1", "l2", "linf", "fourier-l1", "fourier-linf"]
@@ -80,36 +81,66 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class PathCommand:
-    """Run methods on separable Gaussian data and record margin, gap and loss in log time."""
+class PathSettings:
+    """Which runs: every method with every seed."""
 
     methods: tyro.conf.Positional[tuple[Method, ...]] = ("gd", "gd-normalised", "gd-accelerated")
-    out: Path = Path("margin-paths")
-    """A folder: a JSON record for each finished run, and index.html. Started again, it goes on."""
+    """Optimisers, regularisers (a norm of the weights), adversarial training, networks."""
     count: int = 50
+    """Points."""
     dimension: int = 100
+    """Features."""
     seeds: tuple[int, ...] = (0,)
     iterations: int = 10_000
+    step: float | None = None
+    """Of descent; without it each method's own."""
     layers: int = 2
+    """Of networks."""
     scale: float = 1.0
-    jobs: int = 1
-    backend: str | None = None
-    """Of joblib: loky, threading, ray, dask."""
+    """Of a network's layers at the start."""
 
-    def __call__(self) -> None:
-        runs = [
+    def runs(self) -> list[PathRun]:
+        return [
             PathRun(
                 method,
                 count=self.count,
                 dimension=self.dimension,
                 seed=seed,
                 iterations=self.iterations,
+                step=self.step,
                 layers=self.layers,
                 scale=self.scale,
             )
             for method in self.methods
             for seed in self.seeds
         ]
+
+
+@dataclass(frozen=True)
+class PathCommand:
+    """Run methods on separable Gaussian data and record margin, gap and loss in log time.
+
+    A run that has its record is not run again: the command can be stopped and started, and more
+    methods and seeds added. --config takes the settings that an earlier one wrote.
+    """
+
+    settings: PathSettings = field(default_factory=PathSettings)
+    out: Path = Path("margin-paths")
+    """A folder: settings.json, a JSON record for each finished run, and index.html."""
+    config: Path | None = None
+    """The settings file of an earlier command, or its folder; options on the line win over it."""
+    jobs: int = 1
+    backend: str | None = None
+    """Of joblib: loky, threading, ray, dask."""
+
+    def __call__(self) -> None:
+        plain = settings_to_dict(self.settings)
+        seeds = list(self.settings.seeds)
+        runs = self.settings.runs()
+        if not runs:
+            raise InputError("expected at least one method and one seed, came none")
+        described = describe_run(plain, seed=seeds[0]) | {"seed": seeds}
+        write_json(self.out / "settings.json", described)
         result = sweep(runs, out=self.out, jobs=self.jobs, backend=self.backend)
         table = Table(box=None, header_style="bold")
         for heading in ("method", "seed", "margin", "best", "certified gap", "seconds"):

@@ -18,8 +18,9 @@ import torch
 
 from strop.data import separable_gaussian
 from strop.geometry import L1, L2, Fourier, Linf, Norm
+from strop.margins.convnet import train_convnet
 from strop.margins.data import signed_data
-from strop.margins.networks import train_convnet, train_deep_linear
+from strop.margins.deep_linear import train_deep_linear
 from strop.margins.path import MarginPath
 from strop.margins.proximal import proximal_path
 from strop.margins.solve import solve
@@ -49,6 +50,7 @@ Method = Literal[
     "convnet",
     "convnet-search",
     "convnet-flow",
+    "convnet-relative",
     "deep-linear",
 ]
 
@@ -120,16 +122,14 @@ def run_path(run: PathRun) -> MarginPath:
     if run.method.startswith("adversarial-"):
         return adversarial_training(data, attack=attack, eps=best.margin, **stepped)
     if run.method.startswith("convnet"):
-        way = {"convnet": "plain", "convnet-search": "search", "convnet-flow": "flow"}[run.method]
-        first = {"plain": 0.03, "search": 0.1, "flow": 0.02}[way] if run.step is None else run.step
+        way = run.method.partition("-")[2] or "plain"
         return train_convnet(
             data,
             layers=run.layers,
             scale=run.scale,
             method=way,  # type: ignore[arg-type]
             generator=generator,
-            step=first,
-            **shared,
+            **stepped,
         )
     if run.method == "deep-linear":
         return train_deep_linear(
@@ -180,8 +180,8 @@ class Sweep:
         figure = draw_paths([run["path"] for run in self.runs])
         body = (
             "<h1>Implicit bias</h1><figure class='plot'>"
-            f"<img src='{figure_uri(figure)}' alt='certified gap against iteration'>"
-            f"<figcaption>Certified gap to the best margin, in log time.</figcaption></figure>"
+            f"<img src='{figure_uri(figure)}' alt='gap, margin, direction and loss in log time'>"
+            "<figcaption>A line for each run, a colour for each method.</figcaption></figure>"
             f"{self._repr_html_()}"
         )
         with writing(path) as partial:

@@ -16,23 +16,43 @@ from strop.support import writing
 
 __all__ = ["ball_surface", "draw_ball", "draw_paths", "save_ball_page"]
 
+_PANELS = {
+    "gap": "certified gap to the best margin",
+    "margin": "margin",
+    "direction_error": "distance of the unit weights from the exact ones",
+    "log_loss": "-log of the loss",
+}
+
 
 def draw_paths(paths: Sequence[dict[str, Any]]) -> Any:
-    """A matplotlib figure of the certified gaps of paths, as ``MarginPath.to_dict`` gives them."""
+    """Gap, margin, direction error and log loss in log time, a colour for each method.
+
+    ``paths`` are as ``MarginPath.to_dict`` gives them; the figure is matplotlib's.
+    """
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.add_subplot()
-    for path in paths:
-        records = [r for r in path["records"] if r["gap"] is not None and r["gap"] > 0]
-        axes.loglog(
-            [r["iteration"] for r in records], [r["gap"] for r in records], label=path["method"]
-        )
-    axes.set_xlabel("iteration")
-    axes.set_ylabel("certified gap to the best margin")
-    axes.grid(alpha=0.3)
-    if len(paths) <= 12:
-        axes.legend(fontsize="small")
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    panels = figure.subplots(2, 2, sharex=True)
+    methods = list(dict.fromkeys(path["method"] for path in paths))
+    for axes, (key, title) in zip(panels.flat, _PANELS.items(), strict=True):
+        for number, method in enumerate(methods):
+            label: str | None = method
+            for path in (path for path in paths if path["method"] == method):
+                records = [r for r in path["records"] if r[key] is not None]
+                values = [-r[key] if key == "log_loss" else r[key] for r in records]
+                times = [r["iteration"] for r in records]
+                axes.plot(times, values, color=f"C{number % 10}", alpha=0.8, label=label)
+                label = None
+        axes.set(title=title, xscale="log")
+        if key == "log_loss":  # grows like ||w||: from below zero to anything
+            axes.set_yscale("symlog")
+        elif key != "margin":
+            axes.set_yscale("log")
+        axes.grid(alpha=0.3)
+    for axes in panels[1]:
+        axes.set_xlabel("iteration")
+    if len(methods) <= 12:
+        panels[0, 0].legend(fontsize="small")
     return figure
 
 

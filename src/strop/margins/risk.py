@@ -1,6 +1,8 @@
 """Empirical risks of strictly falling losses, in the log domain, so that none vanishes too early.
 
 L(m) = mean_i zeta(m_i):  exponential  zeta(m) = exp(-m);   logistic  zeta(m) = log(1 + exp(-m)).
+
+Legend: n points; axes before them are other problems.
 """
 
 from __future__ import annotations
@@ -20,22 +22,22 @@ Loss = Literal["exponential", "logistic"]
 
 
 def log_risk(values: Tensor, loss: Loss) -> Tensor:
-    """log mean_i zeta(m_i); finite long after the risk itself has underflowed.
+    """log mean_i zeta(m_i) of values (…, n); finite long after the risk itself has underflowed.
 
     >>> log_risk(torch.tensor([2000.0, 2000.0]), "exponential")
     tensor(-2000.)
     """
-    return _log_losses(values, loss).logsumexp(0) - math.log(len(values))
+    return _log_losses(values, loss).logsumexp(-1) - math.log(values.shape[-1])
 
 
 def pull(values: Tensor, loss: Loss) -> Tensor:
-    """-d log L / d m, (n,): how much each point pulls; for the exponential loss a mixture.
+    """-d log L / d m, (…, n): how much each point pulls; for the exponential loss a mixture.
 
     >>> pull(torch.tensor([0.0, 0.0]), "exponential")
     tensor([0.5000, 0.5000])
     """
     logs = _log_losses(values, loss)
-    shares = (logs - logs.logsumexp(0)).exp()
+    shares = (logs - logs.logsumexp(-1, keepdim=True)).exp()
     if loss == "exponential":
         return shares
     # zeta'/zeta: 1 in the tail; sigmoid(-m) / softplus(-m).

@@ -24,7 +24,7 @@ from strop.margins.result import MarginResult
 from strop.margins.risk import Loss, log_risk, pull
 from strop.support import InputError
 
-__all__ = ["LineSearch", "adversarial_training", "steepest_descent"]
+__all__ = ["Falling", "LineSearch", "adversarial_training", "steepest_descent"]
 
 Kind = Literal["plain", "normalised", "accelerated"]
 
@@ -39,12 +39,19 @@ class LineSearch:
     decrease: float = 0.5
 
 
+@dataclass(frozen=True)
+class Falling:
+    """A step that falls linearly to zero over the run, and settles what long steps stir up."""
+
+    first: float = 100.0
+
+
 def steepest_descent(
     data: SignedData,
     *,
     norm: Norm,
     loss: Loss = "exponential",
-    step: float | LineSearch = 1.0,
+    step: float | LineSearch | Falling = 1.0,
     kind: Kind = "plain",
     iterations: int = 10_000,
     reference: MarginResult | None = None,
@@ -57,7 +64,7 @@ def steepest_descent(
         data: signed points without an intercept.
         norm: L2 for gradient descent, Linf for sign descent, L1 for coordinate descent.
         loss: "exponential" (the theory's) or "logistic".
-        step: times 1 / B^2, with B the largest dual norm of a point; or a line search.
+        step: times 1 / B^2, with B the largest dual norm of a point; falling; or a line search.
         kind: "plain"; "normalised", the step divided by the risk; "accelerated", the dual
             acceleration of Ji, Srebro and Telgarsky (2021), for L2.
         iterations: how many.
@@ -85,15 +92,17 @@ def steepest_descent(
     momentum = torch.zeros_like(w)
     values = descent.values(w)
     for iteration in range(1, iterations + 1):
+        left = (iterations + 1 - iteration) / iterations
+        now = step.first * left if isinstance(step, Falling) else step
         shares = pull(values, loss)
         if kind == "accelerated":
             ascent = descent.ascent(w, shares)
             share = (iteration - 1) / iteration
             momentum = share * (momentum + ascent)
-            w = w + step / descent.bound**2 * (momentum + ascent)  # type: ignore[operator]
+            w = w + now / descent.bound**2 * (momentum + ascent)  # type: ignore[operator]
         else:
             direction = descent.direction(w, shares)
-            size = descent.step_size(w, values, shares, direction, step, kind)
+            size = descent.step_size(w, values, shares, direction, now, kind)
             w = w + size * direction
         values = descent.values(w)
         if recorder.due(iteration):
@@ -108,7 +117,7 @@ def adversarial_training(
     attack: Norm,
     eps: float,
     loss: Loss = "exponential",
-    step: float | LineSearch = 1.0,
+    step: float | LineSearch | Falling = Falling(),  # noqa: B008 (frozen)
     kind: Kind = "normalised",
     iterations: int = 10_000,
     reference: MarginResult | None = None,

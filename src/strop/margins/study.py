@@ -7,8 +7,9 @@ from typing import Literal
 import torch
 
 from strop.geometry import L2, Fourier, Linf, Norm
+from strop.margins.convnet import train_convnet
 from strop.margins.data import SignedData
-from strop.margins.networks import train_convnet, train_deep_linear
+from strop.margins.deep_linear import train_deep_linear
 from strop.margins.proximal import proximal_path
 from strop.margins.result import MarginResult, finish
 from strop.margins.solve import solve
@@ -35,8 +36,8 @@ def solve_by_study(
 
     "steepest" is normalised steepest descent in the dual of the attack norm (for l2 with dual
     acceleration); "proximal" is FISTA with lambda continued to zero; "adversarial" is adversarial
-    training at the maximal eps, which it is told; "convnet" (Fourier-linf) and "deep-linear" (l2)
-    are two-layer networks under gradient descent with line search.
+    training at the maximal eps, which it is told; "convnet" (Fourier-linf) is gradient descent on a
+    two-layer network with relative steps, "deep-linear" (l2) the same with line search.
 
     >>> from strop.margins.data import signed_data
     >>> data = signed_data([[2.0, 0.0], [0.0, 1.0]], [1, 1])
@@ -57,7 +58,7 @@ def solve_by_study(
         path = adversarial_training(data, attack=attack, eps=eps, iterations=iterations)
     elif method == "convnet":
         _expect(attack, Fourier(Linf, dims=1), method)
-        path = train_convnet(data, method="search", iterations=iterations, generator=generator)
+        path = train_convnet(data, method="relative", iterations=iterations, generator=generator)
     elif method == "deep-linear":
         _expect(attack, L2, method)
         path = train_deep_linear(data, iterations=iterations, generator=generator)
