@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from strop.gradients.capture import Use, capture
+from strop.gradients.mislabels import View
 from strop.gradients.network import per_example_gradients, random_projection
 from strop.gradients.passes import LossFunction, device_of, indexed_batches
 from strop.support import InputError
@@ -43,6 +44,16 @@ class GradientEvidence:
 
     def __len__(self) -> int:
         return len(self.losses)
+
+    @property
+    def view(self) -> View:
+        """Predictions and features, for ``score_labels``."""
+        if self.logits is None:
+            raise InputError(
+                "expected the cross-entropy of the last layer's outputs, whose gradient tells "
+                "predictions and labels, but this loss is another"
+            )
+        return View(logits=self.logits, features=self.features)
 
 
 def gradient_evidence(
