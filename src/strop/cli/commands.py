@@ -37,6 +37,15 @@ COMMANDS: dict[str, Command | Group] = {
             "serve": Command("the search page, in a browser", "strop.cli.retrieval:Serve"),
         },
     ),
+    "gradients": Group(
+        "Quieter gradients: what they say of the data, and how noisy they are.",
+        {
+            "inspect": Command(
+                "duplicates, suspect labels, clusters", "strop.cli.gradients:Inspect"
+            ),
+            "variance": Command("the noise of gradient estimators", "strop.cli.gradients:Variance"),
+        },
+    ),
     "margins": Group(
         "Wider margins: linear classifiers that withstand the largest attack, with a certificate.",
         {

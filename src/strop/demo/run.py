@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 
 from strop.demo.act import Act
+from strop.demo.gradients import GradientsAct
 from strop.demo.margins import MarginsAct
 from strop.demo.retrieval import RetrievalAct
 from strop.support import writing
@@ -27,6 +28,7 @@ class DemoSettings:
     out: Path = Path("strop-demo")
     """The folder for the page."""
     retrieval: RetrievalAct = field(default_factory=RetrievalAct)
+    gradients: GradientsAct = field(default_factory=GradientsAct)
     margins: MarginsAct = field(default_factory=MarginsAct)
     open_page: bool = False
     """Open the page in a browser when it is done."""
@@ -36,7 +38,11 @@ def run_demo(settings: DemoSettings, *, say: Callable[[str], None] = print) -> P
     """Perform the acts, write the page, and return its path."""
     began = time.monotonic()
     acts = []
-    for perform in (settings.retrieval.perform, settings.margins.perform):
+    for perform in (
+        settings.retrieval.perform,
+        settings.gradients.perform,
+        settings.margins.perform,
+    ):
         act = perform(say)
         acts.append(act)
         for line in ("", act.title, *act.lines):

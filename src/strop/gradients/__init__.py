@@ -21,6 +21,8 @@ from strop.gradients.engine_sketch import Sketch
 from strop.gradients.estimators import SVRG, Estimator, ImportanceSampling, MiniBatch, Sample
 from strop.gradients.estimators_stratified import Stratified, StratifiedControlVariates
 from strop.gradients.evidence import GradientEvidence, gradient_evidence
+from strop.gradients.folds import train_small, views_by_folds
+from strop.gradients.inspection import inspect
 from strop.gradients.mislabels import LabelScores, View, score_labels
 from strop.gradients.moments import Measured
 from strop.gradients.monitor import GradientMonitor
@@ -36,6 +38,7 @@ from strop.gradients.network import (
 from strop.gradients.passes import indexed_batches
 from strop.gradients.per_example import PerExample
 from strop.gradients.probe import ProbeReading, RefreshProbe
+from strop.gradients.report import ClusterRow, DataReport
 from strop.gradients.samplers import (
     EvenBatchSampler,
     StratifiedBatchSampler,
@@ -49,6 +52,8 @@ from strop.gradients.variance import GradientVariance, estimator_statistics, gra
 
 __all__ = [
     "SVRG",
+    "ClusterRow",
+    "DataReport",
     "Duplicates",
     "Estimator",
     "EvenBatchSampler",
@@ -92,6 +97,7 @@ __all__ = [
     "gradient_variance",
     "hugging_face_callback",
     "indexed_batches",
+    "inspect",
     "lightning_callback",
     "per_example_gradients",
     "per_example_norms",
@@ -99,6 +105,8 @@ __all__ = [
     "random_projection",
     "score_labels",
     "sgd_trajectory",
+    "train_small",
     "variance_curves",
+    "views_by_folds",
     "weighted_loss",
 ]

@@ -120,7 +120,19 @@ def gradient_evidence(
             done += len(indices)
             if progress is not None:
                 progress(done, len(dataset))
-    return _evidence({name: torch.cat(parts) for name, parts in rows.items() if parts})
+    found_rows = {name: torch.cat(parts) for name, parts in rows.items() if parts}
+    _refuse_infinite(found_rows["sketches"])
+    return _evidence(found_rows)
+
+
+def _refuse_infinite(sketches: Tensor) -> None:
+    broken = (~sketches.isfinite().all(1)).nonzero().flatten()
+    if len(broken):
+        raise InputError(
+            f"expected finite gradients, but {len(broken)} of {len(sketches)} examples have NaN or "
+            f"infinite ones, example {int(broken[0])} first: the training has diverged, or these "
+            "inputs are broken"
+        )
 
 
 def _remembering(loss_fn: LossFunction, seen: list[Tensor]) -> LossFunction:

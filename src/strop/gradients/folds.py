@@ -70,6 +70,30 @@ def picture_loss(model: nn.Module, batch: tuple[Tensor, Tensor]) -> Tensor:
     return cross_entropy(model(images), labels, reduction="none")
 
 
+def small_network(
+    data: LabelledImages,
+    *,
+    generator: torch.Generator,
+    build: Callable[[torch.Generator], nn.Module] | None = None,
+) -> Classifier:
+    """An untrained network for these pictures, behind a normalisation to their mean and spread."""
+    rows = torch.arange(min(len(data), 1024), device=data.labels.device)
+    images, _ = data.batch(rows)
+    channels, size = images.shape[1], images.shape[-1]
+    if build is None and (images.shape[-2] != size or size % 4):
+        raise InputError(
+            f"expected square pictures whose side is a multiple of 4, but they are "
+            f"{images.shape[-2]} x {size}: give a model of your own"
+        )
+    network = (
+        small_cnn(classes=len(data.class_names), channels=channels, size=size, generator=generator)
+        if build is None
+        else build(generator)
+    )
+    mean, std = images.mean((0, 2, 3)), images.std((0, 2, 3)).clamp_min(1e-3)
+    return Classifier(network, normalize=Normalize(mean=mean.tolist(), std=std.tolist()))
+
+
 def train_small(
     data: LabelledImages,
     *,
@@ -95,15 +119,9 @@ def train_small(
     if not len(rows):
         raise InputError("expected at least one example to train on, but came none")
     data = data.to(device)
-    first, _ = data.batch(rows[: min(len(rows), 1024)].to(device))
+    model = small_network(data, generator=generator, build=build)
+    first, _ = data.batch(rows[:1].to(device))
     channels, size = first.shape[1], first.shape[-1]
-    network = (
-        small_cnn(classes=len(data.class_names), channels=channels, size=size, generator=generator)
-        if build is None
-        else build(generator)
-    )
-    mean, std = first.mean((0, 2, 3)), first.std((0, 2, 3)).clamp_min(1e-3)
-    model = Classifier(network, normalize=Normalize(mean=mean.tolist(), std=std.tolist()))
     model.to(device).train()
     optimizer = torch.optim.SGD(
         model.parameters(), lr=peak, momentum=0.9, nesterov=True, weight_decay=5e-4

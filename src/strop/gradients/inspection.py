@@ -101,7 +101,8 @@ def inspect(
         model, loss_fn, dataset, evidence=evidence, tolerance=tolerance, collate=collate
     )
     scores = _scores(evidence, labels, views)
-    names = tuple(map(str, class_names or getattr(dataset, "class_names", ())))
+    given = getattr(dataset, "class_names", ()) if class_names is None else class_names
+    names = tuple(str(name) for name in given)
     rows = _rows(evidence, clusters, scores, names, shown=shown)
     look = show if show is not None else dataset.__getitem__
     return DataReport(

@@ -212,7 +212,8 @@ def _refuse_mixing(
     for (use, _), gradient in zip(outputs, first, strict=True):
         if gradient is None or not gradient.ndim or len(gradient) != examples:
             continue  # the layer's rule says what is wrong with its shape
-        if gradient[1:].any():
+        others = gradient[1:]
+        if (others.isfinite() & (others != 0)).any():  # 0 times a broken example's NaN is NaN
             raise InputError(
                 f"the loss of the first example depends on what the layer {use.name!r} gave for "
                 "other rows of the batch: examples mix (in-batch negatives, batch statistics, an "

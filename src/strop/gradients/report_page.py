@@ -19,7 +19,7 @@ SHOWN_MEMBERS = 6
 SHOWN_SUSPECTS = 60
 
 STYLE = """<style>
-.cards { grid-template-columns: repeat(auto-fit, minmax(min(12rem, 44%), 1fr)); }
+.cards.facts { grid-template-columns: repeat(auto-fit, minmax(min(12rem, 44%), 1fr)); }
 .grid { display: grid; gap: .5rem; margin: 1rem 0;
   grid-template-columns: repeat(auto-fill, minmax(4.6rem, 1fr)); }
 .grid.words-inside { grid-template-columns: repeat(auto-fill, minmax(min(15rem, 100%), 1fr)); }
@@ -73,7 +73,11 @@ def summary(report: DataReport) -> str:
     """The numbers writ large, and the advice."""
     found = report.duplicates
     cards = [
-        ("noise scale", rounded(report.noise_scale), "batch size at which noise and gradient are equally strong"),
+        (
+            "noise scale",
+            rounded(report.noise_scale),
+            "batch size at which noise and gradient are equally strong",
+        ),
         (
             "suspect labels",
             "–" if report.scores is None else f"{len(report.suspects):,}",
@@ -98,7 +102,7 @@ def summary(report: DataReport) -> str:
         for name, value, note in cards
     )
     advice = "".join(f"<li>{escape(sentence)}</li>" for sentence in report.advice)
-    return f'<div class="cards">{boxes}</div><ul class="advice">{advice}</ul>'
+    return f'<div class="cards facts">{boxes}</div><ul class="advice">{advice}</ul>'
 
 
 def grid(figures: Sequence[tuple[str, str]]) -> str:

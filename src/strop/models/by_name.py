@@ -2,8 +2,6 @@
 
 import difflib
 import os
-import re
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -14,10 +12,10 @@ from strop.models.classifier import Classifier, read_classifier
 from strop.models.weights import load_weights, read_weights
 from strop.support import InputError, MissingExtraError
 from strop.support.folders import data_folders
+from strop.support.named import is_named, load_named
 
 __all__ = ["load_classifier"]
 
-_FACTORY = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _ROBUSTBENCH = "robustbench:"
 
 
@@ -49,7 +47,7 @@ def load_classifier(
     if text.startswith(_ROBUSTBENCH):
         _refuse_checkpoint(text, checkpoint)
         return Classifier(_from_robustbench(text.removeprefix(_ROBUSTBENCH))).eval()
-    if _FACTORY.fullmatch(text) and not Path(text).exists():
+    if is_named(text) and not Path(text).exists():
         return _from_factory(text, checkpoint).eval()
     _refuse_checkpoint(text, checkpoint)
     return read_classifier(_find(text))
@@ -81,8 +79,7 @@ def _find(text: str) -> Path:
 
 
 def _from_factory(text: str, checkpoint: str | os.PathLike[str] | None) -> Classifier:
-    module, attribute = text.split(":")
-    factory = _attribute(module, attribute)
+    factory = load_named(text)
     try:
         network = factory()
     except TypeError as error:
@@ -98,30 +95,6 @@ def _from_factory(text: str, checkpoint: str | os.PathLike[str] | None) -> Class
         inner = network.network if isinstance(network, Classifier) else network
         load_weights(inner, read_weights(checkpoint), source=checkpoint)
     return network if isinstance(network, Classifier) else Classifier(network)
-
-
-def _attribute(module: str, attribute: str) -> Callable[[], Any]:
-    try:
-        found: Any = import_module(module)
-    except ModuleNotFoundError as error:
-        missing = error.name or module
-        if not module.startswith(missing):
-            raise InputError(
-                f"{module} cannot be imported: it needs {missing}, which is not installed"
-            ) from error
-        raise InputError(
-            f"expected the module {module}, but there is none; install the package, or name its "
-            "folder in PYTHONPATH"
-        ) from error
-    for name in attribute.split("."):
-        if not hasattr(found, name):
-            near = difflib.get_close_matches(name, dir(found), n=3)
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            raise InputError(f"expected {name} in {module}, but it is not there{hint}")
-        found = getattr(found, name)
-    if not callable(found):
-        raise InputError(f"expected {module}:{attribute} to be a function or a class")
-    return found
 
 
 def _from_robustbench(text: str) -> nn.Module:
