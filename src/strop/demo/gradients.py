@@ -1,7 +1,7 @@
 """The act of quieter gradients: wrong labels among emoji, found by their gradients.
 
-Two answers are compared: that of one network, asked for the labels it believes least, and that of
-the gradients' two factors in five networks, each of which has not seen a fifth of the labels.
+Two answers are compared: that of one network, asked for the labels it predicts least, and that of
+the two factors of gradients in several networks, each of which has not seen a part of the labels.
 """
 
 from collections.abc import Callable
@@ -54,20 +54,17 @@ class GradientsAct:
         )
 
 
-def _found(data: LabelledImages, report: DataReport) -> tuple[int, int]:
-    """Of the most suspect labels, as many as were planted: how many are planted ones."""
+def _sentences(data: LabelledImages, report: DataReport) -> tuple[str, ...]:
     assert report.scores is not None
     planted = int(data.corrupted.sum())
-    return int(data.corrupted[report.scores.ranking[:planted]].sum()), planted
-
-
-def _sentences(data: LabelledImages, report: DataReport) -> tuple[str, ...]:
-    found, planted = _found(data, report)
+    found = int(data.corrupted[report.scores.ranking[:planted]].sum())
+    alone = int(data.corrupted[report.evidence.losses.argsort(descending=True)[:planted]].sum())
     first = report.rows[0]
     wrong = float(data.corrupted[report.clusters.members(first.number)].double().mean())
     return (
         f"of the {planted} most suspect labels {found} are among the {planted} that were planted; "
-        f"by chance {planted**2 / len(data):.0f} would be",
+        f"the largest losses of one network would have found {alone}, chance "
+        f"{planted**2 / len(data):.0f}",
         f"the noisiest cluster of gradients has {first.size} emoji, {100 * wrong:.0f} % of them "
         f"wrongly labelled, and makes {100 * first.noise:.0f} % of the noise",
         f"{report.duplicates.redundant} emoji are there twice, though nobody planted them: "
