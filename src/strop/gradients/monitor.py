@@ -97,12 +97,9 @@ class GradientMonitor:
         self.batch_size = batch_size
         self._generator = torch.Generator().manual_seed(seed)
         self._next, self._checked = 0, False
-        self._records: Records | None = None
-        if isinstance(records, Records):
-            self._records = records
-        elif rank() == 0:
-            trackers = [] if writer is None else [_Mirror(writer)]
-            self._records = Records(records, trackers=trackers)
+        self._records = records if isinstance(records, Records) else None
+        self._path = None if isinstance(records, Records) else records
+        self._trackers = () if writer is None else (_Mirror(writer),)
 
     def step(self, batch: Any = None, *, step: int | None = None) -> GradientStatistics | None:
         """Once for each step of the loop; measures on every ``every``-th, returns None on others.
@@ -123,7 +120,9 @@ class GradientMonitor:
         if batch is None:
             batch = self._own_batch(seed)
         found = self._statistics(move_batch(batch, device_of(self.model)), seed)
-        if self._records is not None and rank() == 0:
+        if rank() == 0:
+            if self._records is None:  # not before: only now is it sure which process this is
+                self._records = Records(self._path, trackers=self._trackers)
             number = self._next - 1 if step is None else step
             self._records.append("gradients", {"step": number, **found.record()})
         return found

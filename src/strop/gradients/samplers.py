@@ -128,7 +128,7 @@ class EvenBatchSampler(_StrataBatches):
 
     It is biased, and means to be: the loss that falls is the mean over clusters of their mean
     losses, so that a small cluster (a rare subgroup, a hard kind of example) counts as much as a
-    large one. Named as future work in the thesis (section 4.5). Each batch has B / K examples of a
+    large one. Named as future work in the thesis (chapter 6). Each batch has B / K examples of a
     cluster, or within one of it.
 
     Args:
