@@ -20,11 +20,11 @@ def test_binomial_intervals_are_those_of_clopper_and_pearson(right: int, count: 
 def test_intervals_of_quantiles_hold_the_quantile_as_often_as_they_say() -> None:
     draws = np.random.default_rng(0)
     held = 0
-    for _ in range(400):
+    for _ in range(200):
         values = np.sort(draws.exponential(size=200))
         low, high = quantile_interval(values.tolist(), count=200, share=0.05)
         held += low <= -np.log(1 - 0.05) <= high
-    assert held >= 0.93 * 400
+    assert held >= 0.93 * 200
     assert quantile_interval([1.0], count=10, share=0.01)[0] == 0.0
     assert quantile_interval([], count=10, share=0.5) == (np.inf, np.inf)
 

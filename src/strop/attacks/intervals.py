@@ -7,6 +7,7 @@ accuracy under attack is an upper bound, whatever the number of examples.
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 
@@ -15,7 +16,7 @@ from strop.support import InputError
 __all__ = ["Accuracy", "binomial_interval", "quantile_interval"]
 
 _LEVEL = 0.95
-_HALVINGS = 60
+_HALVINGS = 40
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,7 @@ class Accuracy:
         return f"{100 * self.value:.1f} % [{100 * low:.1f}, {100 * high:.1f}]"
 
 
+@lru_cache(maxsize=4096)  # a curve asks for the same counts again and again
 def binomial_interval(successes: int, count: int, *, level: float = _LEVEL) -> tuple[float, float]:
     """The probabilities p under which so many successes or more, and so many or fewer, both have
     a chance of at least (1 - level) / 2: Clopper and Pearson 1934.

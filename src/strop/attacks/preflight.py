@@ -246,8 +246,8 @@ def _missing_normalisation(model: Model, x: Tensor, y: Tensor, logits: Tensor) -
         yield Finding(
             "normalisation",
             "error",
-            f"{100 * accuracy:.0f} % accuracy as given, {100 * best:.0f} % behind the "
-            f"normalisation by {name}: the model was trained on normalised inputs",
+            f"{100 * accuracy:.0f} % accuracy as given, {100 * best:.0f} % behind a "
+            f"normalisation such as {name}: the model was trained on normalised inputs",
             "put it in front: nn.Sequential(Normalize(mean=…, std=…), model)",
         )
 
