@@ -123,11 +123,13 @@ def _about_labels(report: DataReport) -> tuple[str, ...]:
 
 
 def percent(share: float) -> str:
-    """With a digit more where it is small.
+    r"""With a digit more where it is small.
 
-    >>> percent(0.034), percent(0.34)
-    ('3.4\xa0%', '34\xa0%')
+    >>> percent(0.0002), percent(0.034), percent(0.34)
+    ('under 0.1\xa0%', '3.4\xa0%', '34\xa0%')
     """
+    if 0 < share < 0.001:
+        return "under 0.1\u00a0%"
     return f"{100 * share:.1f}\u00a0%" if share < 0.1 else f"{100 * share:.0f}\u00a0%"
 
 

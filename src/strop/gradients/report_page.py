@@ -30,8 +30,10 @@ STYLE = """<style>
 .grid img.pixels { image-rendering: pixelated; }
 .grid figcaption { margin: 0; padding: .3rem .45rem .4rem; font-size: .75rem; line-height: 1.35;
   overflow-wrap: anywhere; }
-.grid .words, .grid .numbers { margin: 0; padding: .55rem .7rem 0; font-size: .875rem;
+.grid .words, .words-inside figcaption { padding: .2rem .7rem .5rem; }
+.grid .numbers { margin: 0; padding: .55rem .7rem 0; font-size: .875rem;
   overflow-wrap: anywhere; }
+.words-inside figcaption { padding: .2rem .7rem .5rem; }
 .grid .numbers { font-family: var(--mono); font-size: .78rem; }
 .grid s { color: var(--bad); text-decoration-thickness: 1px; }
 .grid b { color: var(--good); }
@@ -131,11 +133,12 @@ def _suspects(report: DataReport) -> str:
         caption = f"<s>{given}</s> <b>{other}?</b><br>{_belief(belief)}<br>#{row}"
         figures.append((report.exhibits[row], caption))
     count = len(report.suspects)
-    said = (
-        f"The {min(count, len(rows)):,} most suspect of {count:,}"
-        if count
-        else "None is clearly wrong; these are the least believed"
-    )
+    if count > len(rows):
+        said = f"The {len(rows):,} most suspect of {count:,}"
+    elif count:
+        said = f"{count:,} suspect and the next in the ranking"
+    else:
+        said = "None is clearly wrong; these are the least believed"
     return (
         "<h2>Labels to look at</h2>"
         f"<p>{said}: the given label struck out, then what the network and the nearest other "
