@@ -17,6 +17,7 @@ Networks: MNIST mlp 784-256-256-10; CIFAR-10 a small CNN, or with --resnet a Res
 """
 
 import json
+import sys
 import time
 from typing import Any
 
@@ -39,6 +40,23 @@ def average_precision(wrong: torch.Tensor, ranking: torch.Tensor) -> float:
     return float((precision * hits).sum() / hits.sum())
 
 
+def cleanlab_scores(labels: torch.Tensor, probabilities: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Each of cleanlab's scores of label quality, by name; none where it is not installed."""
+    try:
+        from cleanlab.rank import get_label_quality_scores
+    except ImportError as error:
+        print(f"without cleanlab: {error}", file=sys.stderr)
+        return {}
+    return {
+        method: torch.from_numpy(
+            get_label_quality_scores(
+                labels.numpy(), probabilities.double().numpy(), method=method
+            ).copy()
+        )
+        for method in CLEANLAB
+    }
+
+
 def training(job: dict[str, Any]) -> dict[str, Any]:
     """How the networks are trained."""
     if job["data"] == "mnist":
@@ -57,8 +75,6 @@ def training(job: dict[str, Any]) -> dict[str, Any]:
 
 
 def mislabels(job: dict[str, Any], *, device: torch.device) -> dict[str, float]:
-    from cleanlab.rank import get_label_quality_scores
-
     generator = torch.Generator().manual_seed(job["seed"])
     data = sample(read_images(DATA[job["data"]]), count=job["examples"], generator=generator)
     data = corrupt_labels(data, share=0.05, generator=generator)
@@ -78,11 +94,8 @@ def mislabels(job: dict[str, Any], *, device: torch.device) -> dict[str, float]:
     )
     predictions["one network"] = evidence.view.logits.softmax(1)
     for which, probabilities in predictions.items():
-        for method in CLEANLAB:
-            quality = get_label_quality_scores(
-                labels.numpy(), probabilities.double().numpy(), method=method
-            )
-            ranking = torch.from_numpy(quality.copy()).argsort(stable=True)
+        for method, quality in cleanlab_scores(labels, probabilities).items():
+            ranking = quality.argsort(stable=True)
             found[f"cleanlab {method}, {which}"] = average_precision(wrong, ranking)
     began = time.process_time()
     scores = score_labels(views, labels)
@@ -122,8 +135,9 @@ def duplicates(job: dict[str, Any], *, device: torch.device) -> dict[str, float]
 
 
 def run_job(job: dict[str, Any]) -> dict[str, Any]:
-    torch.set_num_threads(1)
     device = torch.device(job["device"])
+    if device.type == "cpu":
+        torch.set_num_threads(1)
     return {
         "job": job,
         "mislabels": mislabels(job, device=device),

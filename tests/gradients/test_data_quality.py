@@ -1,5 +1,8 @@
 """Duplicates and wrong labels, planted and found."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,9 +12,10 @@ from torch.nn.functional import cross_entropy, mse_loss, one_hot
 from torch.utils.data import TensorDataset
 
 from gradients.gradient_oracle import network_gradients
-from strop.data import blobs
+from strop.data import blobs, corrupt_labels, duplicate, read_images, sample
 from strop.gradients import View, find_duplicates, gradient_evidence, score_labels
 from strop.gradients.duplicates import close_groups
+from strop.gradients.folds import picture_loss, train_small
 from strop.gradients.mislabels import neighbour_votes
 from strop.support import InputError
 
@@ -178,6 +182,22 @@ def test_wrong_labels_come_first_even_when_learnt_by_heart(generator: torch.Gene
     assert found >= 12
     assert len(planted & set(confidence.argsort()[:15].tolist())) < found  # the network alone
     assert (scores.suggested[wrong] == true[wrong]).float().mean() > 0.9
+
+
+@pytest.mark.slow
+def test_what_is_planted_in_mnist_is_found(
+    real_data: Callable[[str], Path], generator: torch.Generator
+) -> None:
+    data = sample(read_images(real_data("mnist")), count=2000, generator=generator)
+    data = corrupt_labels(data, share=0.05, generator=generator)
+    data = duplicate(data, range(20), copies=1)
+    model = train_small(data, generator=generator, epochs=6)
+    evidence = gradient_evidence(model, picture_loss, data, generator=generator)
+    found = find_duplicates(model, picture_loss, data, evidence=evidence)
+    assert found.groups == tuple((row, 2000 + row) for row in range(20))
+    scores = score_labels([evidence.view], data.labels)
+    planted = int(data.corrupted.sum())
+    assert data.corrupted[scores.ranking[:planted]].double().mean() > 0.75
 
 
 def test_several_views_are_averaged(generator: torch.Generator) -> None:
