@@ -53,7 +53,7 @@ def test_a_page_with_numbers_that_resumes_and_starts_again(
     assert "12 of 12" in capsys.readouterr().out
     numbers = json.loads((out / "evaluation.json").read_text())
     assert [row["eps"] for row in numbers["accuracies"]] == [0.0, 1 / 255, 0.5]
-    assert "of 55 of 64 frequencies" in numbers["norm"]
+    assert "(55 of 64 frequencies)" in numbers["norm"]
     page = (out / "index.html").read_text(encoding="utf-8")
     assert page.count('class="pixels"') == 8
     assert "How robust is tiny?" in page

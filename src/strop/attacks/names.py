@@ -54,7 +54,7 @@ def norm_in_words(norm: Norm) -> str:
     >>> norm_in_words(Linf), norm_in_words(Fourier(L1, dims=2))
     ('l∞', 'Fourier-l1')
     >>> norm_in_words(Fourier(Linf, dims=2, band=low_band((32, 32), 0.25)))
-    'Fourier-l∞ of 289 of 1024 frequencies'
+    'Fourier-l∞ (289 of 1024 frequencies)'
     """
     if isinstance(norm, Lp):
         return "l∞" if norm == Linf else f"l{norm.p:g}"
@@ -62,5 +62,5 @@ def norm_in_words(norm: Norm) -> str:
         words = f"Fourier-{norm_in_words(norm.norm)}"
         if norm.band is None:
             return words
-        return f"{words} of {int((norm.band > 0).sum())} of {norm.band.numel()} frequencies"
+        return f"{words} ({int((norm.band > 0).sum())} of {norm.band.numel()} frequencies)"
     return repr(norm)

@@ -147,12 +147,14 @@ def _ticks(reach: float, scale: float) -> list[float]:
 
 
 def _reach(evaluation: Evaluation) -> float:
-    if isinstance(evaluation, AccuracyCurve):
-        return evaluation.eps[-1]
+    """How far the curve is drawn: not far beyond where nothing is left."""
+    found = evaluation.distances[evaluation.distances.isfinite() & (evaluation.distances > 0)]
     if isinstance(evaluation, RobustAccuracy):
         return evaluation.eps or 1.0
-    finite = evaluation.distances[evaluation.distances.isfinite() & (evaluation.distances > 0)]
-    return float(finite.quantile(0.95)) if len(finite) else 1.0
+    if isinstance(evaluation, AccuracyCurve):
+        broken = bool(evaluation.distances.isfinite().all()) and len(found) > 0
+        return min(evaluation.eps[-1], 1.5 * float(found.max()) if broken else math.inf)
+    return float(found.quantile(0.95)) if len(found) else 1.0
 
 
 def _sentence(evaluation: Evaluation) -> str:
@@ -218,7 +220,7 @@ def _curve(evaluation: Evaluation) -> str:
 def _table(evaluation: Evaluation) -> str:
     if not isinstance(evaluation, AccuracyCurve | RobustAccuracy):
         return ""
-    reach = _reach(evaluation)
+    reach = evaluation.grid()[-1]
     rows = "".join(
         f'<tr><td class="number">{eps_in_words(row["eps"], beside=reach)}</td>'
         f'<td class="number">{100 * row["accuracy"]:.1f}</td>'
