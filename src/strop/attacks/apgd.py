@@ -32,7 +32,7 @@ def apgd(
 ) -> AttackResult:
     """argmax of the loss over ||delta|| <= eps with x + delta within bounds, by steps
 
-        ahead  =  inside(delta + length * steepest(gradient))
+        ahead  =  delta + length * steepest(gradient)
         delta  <-  inside(delta + 0.75 (ahead - delta) + 0.25 (delta - previous))
 
     of a length that begins at 2 eps (the very first step: eps, without drift). At each checkpoint

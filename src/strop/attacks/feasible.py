@@ -27,6 +27,8 @@ _FARTHEST = 1.0
 _INSET = 0.02
 _ROOM = 1e-6
 _ATTEMPTS = 24
+_HALVINGS = 14
+_NEWTON_STEPS = 30
 
 
 def each(values: Tensor, x: Tensor) -> Tensor:
@@ -82,7 +84,7 @@ class Neighbourhood:
             # Neither undoes the other: a clip makes no coordinate longer, and a projection, which
             # keeps signs, none either. L1 is spared to shorten what the box takes away.
             if self.norm.p == 1:
-                return self.norm.project(delta.clamp(low, high), self.eps)
+                return _into_l1_ball(delta.clamp(low, high), self.eps)
             return self.norm.project(delta, self.eps).clamp_(low, high)
         clipped = self.norm.project(delta, self.eps).clamp_(low, high)
         return clipped.mul_(each(_shrinkage(self.norm(clipped), self.eps), clipped))
@@ -112,22 +114,7 @@ class Neighbourhood:
         """
         if self.bounds is None or self.norm != L1:
             return self.norm.steepest(gradient).mul_(each(length, delta))
-        low, high = self.box
-        slope = gradient.flatten(1)
-        room = torch.where(gradient > 0, high - delta, delta - low).clamp_(min=0).flatten(1)
-        steep = slope.abs() * (room > 0)
-        # The steepest few are enough, as many as the longest step needs.
-        count = min(slope.shape[1], 64)
-        while True:
-            values, order = steep.topk(count, dim=1)
-            chosen = room.gather(1, order)
-            enough = (chosen.sum(dim=1) >= length) | (values[:, -1] == 0)
-            if count == slope.shape[1] or bool(enough.all()):
-                break
-            count = min(slope.shape[1], 4 * count)
-        left = length[:, None] - (chosen.cumsum(dim=1) - chosen)
-        spent = torch.minimum(chosen, left.clamp_(min=0)).mul_(slope.gather(1, order).sign())
-        return torch.zeros_like(slope).scatter_(1, order, spent).view_as(delta)
+        return _filled(gradient, delta, *self.box, length)
 
     def random(self, generator: torch.Generator | None) -> Tensor:
         """Noise of the band, as long as the budget allows; for Linf even over the cube."""
@@ -194,6 +181,51 @@ class Neighbourhood:
             back = turned.clamp(bottom, top) - turned
             turned = self.norm.project(turned + _OVERSHOOT * back, self.eps)
         return best
+
+
+def _filled(gradient: Tensor, delta: Tensor, low: Tensor, high: Tensor, length: Tensor) -> Tensor:
+    """argmax <gradient, v> over ||v||_1 <= length with delta + v between low and high.
+
+    All that is steeper than a level goes to its bound. The level is found by halving, many times
+    faster than sorting; what lies in the last interval shares what is left of the length.
+    """
+    rising = gradient.sign()
+    room = torch.where(rising > 0, high - delta, delta - low).mul_(rising.abs())
+    room, steep = room.clamp_(min=0).flatten(1), gradient.abs().flatten(1)
+    top = steep.amax(dim=1, keepdim=True).clamp_(min=torch.finfo(steep.dtype).tiny)
+    steep.div_(top)
+    bottom, top = torch.full_like(top, -1.0), torch.ones_like(top)
+    wanted, above = length[:, None], torch.zeros_like(top)
+    within = room.sum(dim=1, keepdim=True)
+    for _ in range(_HALVINGS):
+        middle = (bottom + top) / 2
+        spent = torch.linalg.vecdot((steep - middle).sign_().relu_(), room)[:, None]
+        few = spent <= wanted
+        top, above = torch.where(few, middle, top), torch.where(few, spent, above)
+        bottom, within = torch.where(few, bottom, middle), torch.where(few, within, spent)
+    share = (wanted - above) / (within - above).clamp(min=torch.finfo(steep.dtype).tiny)
+    # 1 above the interval, the share in it, 0 below.
+    full, some = (steep - top).sign_().relu_(), (steep - bottom).sign_().relu_()
+    spent = some.lerp_(full, 1 - share.clamp_(0, 1)).mul_(room)
+    return spent.view_as(delta).mul_(rising)
+
+
+def _into_l1_ball(delta: Tensor, eps: Tensor) -> Tensor:
+    """The nearest point of each L1 ball: a soft threshold, its level by Newton's steps from zero.
+
+    The excess over the radius is convex and falls in the level, so that the steps never overshoot.
+    """
+    size = delta.abs().flatten(1)
+    level, radius = size.new_zeros(len(size), 1), eps[:, None]
+    tolerance = 4 * torch.finfo(size.dtype).eps * radius
+    for _ in range(_NEWTON_STEPS):
+        left = (size - level).relu_()
+        excess = left.sum(dim=1, keepdim=True) - radius
+        if not bool((excess > tolerance).any()):
+            break
+        level += excess.clamp_(min=0) / left.sign_().sum(dim=1, keepdim=True).clamp_(min=1)
+    left = (size - level).relu_()
+    return left.mul_(_shrinkage(left.sum(dim=1), eps)[:, None]).view_as(delta).copysign_(delta)
 
 
 def _shrinkage(size: Tensor, eps: Tensor) -> Tensor:

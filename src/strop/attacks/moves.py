@@ -1,19 +1,23 @@
 """One move of a climb: a step of steepest ascent that keeps some of the last move's direction.
 
-    ahead  =  inside(delta + length * steepest(gradient))
+    ahead  =  delta + length * steepest(gradient)
     delta  <-  inside(delta + 0.75 (ahead - delta) + 0.25 (delta - previous))
+
+For Linf ahead is brought inside first, as in the published attack: it costs a clip there. In the
+other norms a projection more in every step has made no attack stronger.
 
 Legend: b example.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from strop.attacks.feasible import Neighbourhood, each
-from strop.geometry import Fourier, Linf
+from strop.geometry import L2, Fourier, Linf
 from strop.geometry.fourier import half_spectrum, inverse_half_spectrum
 
 __all__ = ["Moves", "moves_in"]
@@ -24,9 +28,11 @@ _KEPT = 0.25
 def moves_in(around: Neighbourhood) -> Moves:
     """The moves of this neighbourhood, the quickest way to make them."""
     norm = around.norm
-    if isinstance(norm, Fourier) and norm.norm == Linf and not around.leaks:
-        return SpectralMoves(around)
-    return Moves(around)
+    if not isinstance(norm, Fourier):
+        return Moves(around)
+    if norm.norm == L2 and norm.band is None:
+        return Moves(replace(around, norm=L2))  # Parseval: the same ball
+    return SpectralMoves(around) if norm.norm == Linf and not around.leaks else Moves(around)
 
 
 class Moves:
@@ -39,10 +45,12 @@ class Moves:
     def __call__(
         self, delta: Tensor, previous: Tensor | None, gradient: Tensor, length: Tensor
     ) -> Tensor:
-        ahead = self.around.inside(self.around.step(gradient, delta, length).add_(delta))
-        if previous is None:
-            return ahead
-        return self.around.inside(_with_drift(delta, ahead, previous))
+        ahead = self.around.step(gradient, delta, length).add_(delta)
+        if self.around.norm == Linf:
+            ahead = self.around.inside(ahead)
+        if previous is not None:
+            ahead = _with_drift(delta, ahead, previous)
+        return self.around.inside(ahead)
 
 
 class SpectralMoves(Moves):
@@ -72,9 +80,9 @@ class SpectralMoves(Moves):
         peak = gradient.flatten(1).abs().amax(dim=1).clamp(min=torch.finfo(gradient.dtype).tiny)
         steepest = half_spectrum(gradient / each(peak, gradient), dims=self.dims)
         ahead = steepest.mul_(self._per_modulus(steepest, length)).add_(here)
-        ahead = self._clipped(ahead)
         if previous is not None:
-            ahead = self._clipped(_with_drift(here, ahead, self._spectrum(previous)))
+            ahead = _with_drift(here, ahead, self._spectrum(previous))
+        ahead = self._clipped(ahead)
         moved = inverse_half_spectrum(ahead, sizes=self.sizes)
         if self.around.bounds is not None:
             moved = moved.clamp(*self.around.box)
