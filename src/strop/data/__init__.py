@@ -2,6 +2,7 @@
 
 from strop.data.captions import ImageCaptions
 from strop.data.captions_assemble import NoSuchSplitError, check_images
+from strop.data.captions_changes import wrong_captions
 from strop.data.captions_door import (
     CaptionFormat,
     RecognisedCaptions,
@@ -117,4 +118,5 @@ __all__ = [
     "tokenize",
     "verify_source",
     "with_features",
+    "wrong_captions",
 ]

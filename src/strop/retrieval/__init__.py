@@ -3,6 +3,7 @@
 from strop.retrieval.baselines import CanonicalCorrelation, cca, pairwise_hinge_loss
 from strop.retrieval.collapse import Collapse, CollapseDetector, CollapseError, collapsed_loss
 from strop.retrieval.evaluate import evaluate
+from strop.retrieval.further import FurtherNegatives, HardestPairs, RandomPairs
 from strop.retrieval.losses import (
     ContrastiveHingeLoss,
     InfoNCELoss,
@@ -40,6 +41,8 @@ __all__ = [
     "CollapseDetector",
     "CollapseError",
     "ContrastiveHingeLoss",
+    "FurtherNegatives",
+    "HardestPairs",
     "HardnessSchedule",
     "InfoNCELoss",
     "InnerProduct",
@@ -49,6 +52,7 @@ __all__ = [
     "NegativeQueue",
     "Negatives",
     "OrderViolation",
+    "RandomPairs",
     "RankedQueries",
     "RecallDifference",
     "RetrievalMetrics",

@@ -63,6 +63,9 @@ class TrainSettings:
     """Epochs over which `topk` or `softmax` grow from soft to the hardness asked for."""
     margin: float = 0.2
     similarity: SimilarityName = "cosine"
+    negative_set_size: int | None = None
+    """Each query sees so many negatives of the batch, drawn at random; without it all (figure
+    3.6)."""
     mask_same_image: bool = True
     """Captions of the same image are no negatives of one another."""
 
@@ -87,6 +90,10 @@ class TrainSettings:
         for name in ("batch_size", "epochs", "embedding_dim", "hidden_dim", "word_dim"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, but is {getattr(self, name)}")
+        if self.negative_set_size is not None and self.negative_set_size < 1:
+            raise InputError(
+                f"negative_set_size must be at least 1, but is {self.negative_set_size}"
+            )
         if self.batch_size < 2:
             raise InputError("batch_size must be at least 2: negatives come from the batch")
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import torch
 from torch import Tensor, nn
 from torch.optim import AdamW
 
@@ -14,6 +15,7 @@ from strop.retrieval.assemble import Assembly, as_features, assemble, frozen_ima
 from strop.retrieval.card import model_card
 from strop.retrieval.collapse import CollapseDetector
 from strop.retrieval.evaluate import evaluate, headline
+from strop.retrieval.further import FurtherNegatives
 from strop.retrieval.losses import contrastive_hinge_loss, info_nce_loss
 from strop.retrieval.metrics import RetrievalScores
 from strop.retrieval.mining import SoftmaxHinges, TopKHinges, mining_from_name
@@ -24,7 +26,8 @@ from strop.retrieval.mining_schedules import (
     WarmStart,
 )
 from strop.retrieval.model import JointEmbedding
-from strop.retrieval.pairs import PairBatch
+from strop.retrieval.pairs import PairBatch, Pairs
+from strop.retrieval.queue import Negatives
 from strop.retrieval.settings import TrainSettings
 from strop.support import InputError
 from strop.training import (
@@ -44,7 +47,8 @@ from strop.training import (
     process_group,
     seed_everything,
 )
-from strop.training.distributed import rank
+from strop.training.distributed import rank, world_size
+from strop.training.randomness import mix
 from strop.training.trackers import make_tracker
 
 TrackerName = Literal["tensorboard", "wandb", "mlflow"]
@@ -80,6 +84,8 @@ def train_embedding(
     resume: bool = False,
     overwrite: bool = False,
     track: Sequence[TrackerName] = (),
+    further: Callable[[Pairs], FurtherNegatives] | None = None,
+    on_epoch: Callable[[TrainingState], None] | None = None,
     progress: Literal["auto", "bars", "lines", "quiet"] = "auto",
 ) -> TrainedEmbedding:
     """Fit both encoders to the pairs of ``train``; keep the weights with the best sum of recalls.
@@ -89,7 +95,9 @@ def train_embedding(
     ``out``, settings, records and checkpoints are written there, and the model under ``out/model``;
     a killed run goes on with ``resume``. ``start_from`` goes on with a trained model (the thesis's
     fine-tuning). The features of a frozen image network are made once and kept in ``cache``.
-    ``track`` mirrors the records to TensorBoard, Weights & Biases or MLflow. Under
+    ``track`` mirrors the records to TensorBoard, Weights & Biases or MLflow. ``further`` makes of
+    the training pairs what finds negatives beyond the batch, such as ``HardestPairs``; ``on_epoch``
+    is called after every epoch. Under
     ``torchrun`` negatives are gathered across the processes, and the results are those of one
     process at equal batch size.
     """
@@ -116,7 +124,14 @@ def train_embedding(
         if settings.dual_encoder is not None and validation is not None:
             zero_shot = evaluate(parts.model, validation)
         history, collapse = _fit(
-            parts, settings, validation, run=run, track=track, progress=progress
+            parts,
+            settings,
+            validation,
+            run=run,
+            track=track,
+            further=further,
+            on_epoch=on_epoch,
+            progress=progress,
         )
         if history.best is not None:
             parts.model.load_state_dict(history.best_weights())
@@ -138,6 +153,8 @@ def _fit(
     *,
     run: RunFolder | None,
     track: Sequence[TrackerName],
+    further: Callable[[Pairs], FurtherNegatives] | None,
+    on_epoch: Callable[[TrainingState], None] | None,
     progress: Literal["auto", "bars", "lines", "quiet"],
 ) -> tuple[FitResult, str | None]:
     """Train what was assembled; how it went, and what the collapse detector said."""
@@ -147,7 +164,11 @@ def _fit(
         batch_size=min(settings.batch_size, len(parts.pairs)),
         seed=settings.seed,
     )
-    objective = Objective(settings, steps_per_epoch=len(batches))
+    objective = Objective(
+        settings,
+        steps_per_epoch=len(batches),
+        further=None if further is None else further(parts.pairs),
+    )
     history = fit(
         parts.model,
         batches,
@@ -159,6 +180,7 @@ def _fit(
         run=run,
         before_step=objective.follow,
         on_step=objective.watch,
+        on_epoch=on_epoch,
         trackers=[] if run is None or rank() else [make_tracker(name, run) for name in track],
         progress=progress,
     )
@@ -168,8 +190,18 @@ def _fit(
 class Objective:
     """The loss of a batch at the hardness that the epoch asks for, and a watch for collapse."""
 
-    def __init__(self, settings: TrainSettings, *, steps_per_epoch: int) -> None:
+    def __init__(
+        self,
+        settings: TrainSettings,
+        *,
+        steps_per_epoch: int,
+        further: FurtherNegatives | None = None,
+    ) -> None:
+        if further is not None and (world_size() > 1 or settings.loss != "hinge"):
+            raise InputError("negatives beyond the batch are for the hinge loss in one process")
         self.settings = settings
+        self.further = further
+        self.generator = torch.Generator()
         self.hardness = _hardness(settings)
         self.mining = self.hardness(0)
         nce = settings.loss == "info-nce"
@@ -207,8 +239,22 @@ class Objective:
                 similarity=settings.similarity,
                 image_ids=ids,
                 reduction="sum",
+                negatives=self._beyond(model, images, captions, batch),
+                negative_set_size=settings.negative_set_size,
+                generator=self.generator,
             ), {}
         raise InputError(f"loss must be 'hinge' or 'info-nce', but is {settings.loss!r}")
+
+    def _beyond(
+        self, model: nn.Module, images: Tensor, captions: Tensor, batch: PairBatch
+    ) -> Negatives | None:
+        if self.further is None:
+            return None
+        assert isinstance(model, JointEmbedding)
+        found = self.further(model, images, captions, batch.image_ids)
+        if self.settings.mask_same_image:
+            return found
+        return Negatives(found.images, found.captions)
 
     def state_dict(self) -> dict[str, Any]:
         return self.detector.state_dict()
@@ -217,8 +263,9 @@ class Objective:
         self.detector.load_state_dict(state)
 
     def follow(self, state: TrainingState) -> None:
-        """Take the hardness that the epoch asks for."""
+        """Take the hardness that the epoch asks for; draw alike in every process and sitting."""
         self.mining = self.hardness(state.epoch)
+        self.generator.manual_seed(mix(self.settings.seed, state.step))
 
     def watch(self, state: TrainingState) -> None:
         """Stop a collapsed run, or say so once."""
