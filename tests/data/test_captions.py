@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strop.data import ImageCaptions, TensorImages
+from strop.data import ImageCaptions, TensorImages, wrong_captions
 from strop.support import InputError
 
 
@@ -104,3 +104,21 @@ def test_features_with_nan_are_refused_with_their_row():
 def test_tensors_that_are_no_images_are_refused(values, message):
     with pytest.raises(InputError, match=message):
         TensorImages(values)
+
+
+def test_wrong_captions_keep_every_caption_and_every_count_of_an_image():
+    data = ImageCaptions(
+        torch.zeros(50, 2),
+        tuple(f"image {at}" for at in range(50)),
+        tuple(f"caption {at}" for at in range(250)),
+        torch.arange(50).repeat_interleave(5),
+    )
+    noisy = wrong_captions(data, share=0.4, generator=torch.Generator().manual_seed(1))
+    changed = noisy.image_of_caption != data.image_of_caption
+    assert noisy.captions == data.captions
+    assert torch.equal(noisy.captions_per_image, data.captions_per_image)
+    assert 90 <= int(changed.sum()) <= 100
+    again = wrong_captions(data, share=0.4, generator=torch.Generator().manual_seed(1))
+    assert torch.equal(noisy.image_of_caption, again.image_of_caption)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        wrong_captions(data, share=1.5, generator=torch.Generator())

@@ -185,6 +185,7 @@ FURTHER: tuple[Item, ...] = (
         "128 and 256 beat SH; large ones start slowly.",
     ),
     Item("claim-N11", "Cost of a step of MH and of SH", "MH costs no more."),
+    Item("claim-N12", "Images normalised or not", "Not normalising helps SH, hardly changes MH."),
     Item("claim-N13", "The spectrum between SH and MH", "Named, not explored."),
     Item("claim-N14", "Wrong captions", "Negatives from a mini-batch make MH robust to them."),
     Item("claim-N15", "Oscillation of SH on the toy", "SH can circle with no fall in its loss."),

@@ -1,0 +1,103 @@
+"""The runs of retrieval_flickr8k.py as the `gpu` records of table-3.3, table-3.4 and figure-3.2.
+
+    python benchmarks/retrieval_flickr8k.py --out flickr8k.json
+    python benchmarks/thesis_records.py flickr8k.json --machine "NVIDIA H200, Linux" \
+        --versions python=3.12 torch=2.11 --out docs/thesis/records
+
+The benchmark trains what `strop thesis run table-3.3 --preset gpu` would; many at a time on one
+device. Machine and versions are those that it ran on. A file of `strop thesis run` is written to
+the folder as it is, one record to a line.
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from strop.support import settings_to_dict, writing
+from strop.thesis.catalogue import find_item
+from strop.thesis.retrieval_runs import SCALES, describe
+from strop.thesis.run import experiment_of
+
+COMMAND = "python benchmarks/retrieval_flickr8k.py --seeds 5 --at-once 12 --out flickr8k.json"
+NAMES = {
+    "VSE0 (preset vse0)": "VSE0",
+    "VSE++ (preset vse++)": "VSE++",
+    "SH, both normalised": "SH, both normalised",
+    "SH for 2 epochs, then MH": "SH for 2 epochs, then MH",
+    "Order0 (preset order0)": "Order0",
+    "Order++ (preset order++)": "Order++",
+    "Order++ after 2 epochs of SH": "Order++ after 2 epochs of SH",
+}
+"""Runs of the benchmark, and what the items call them."""
+ITEMS = ("table-3.3", "table-3.4", "figure-3.2")
+
+
+def record_of(result: dict[str, Any]) -> dict[str, Any]:
+    """A result of the benchmark as a record of the items."""
+    return {
+        "run": NAMES[result["run"]],
+        "data": describe(settings_to_dict(SCALES["gpu"].data)),
+        "seed": result["seed"],
+        "collapsed": result["collapsed"],
+        "seconds": round(result["seconds"], 2),
+        "best_epoch": result["best_epoch"],
+        "epochs": [[round(value, 3) for value in one] for one in result["epochs"]],
+        **{
+            way: {
+                "recall": {k: round(value, 3) for k, value in result[way]["recall"].items()},
+                "median_rank": result[way]["median_rank"],
+            }
+            for way in ("image_to_text", "text_to_image")
+        },
+    }
+
+
+def write(path: Path, run: dict[str, Any]) -> None:
+    """A run as JSON, one record to a line: small, and a change of one is a change of one line."""
+    lines = ",\n".join(json.dumps(record, ensure_ascii=False) for record in run["records"])
+    head = json.dumps({**run, "records": None}, ensure_ascii=False, indent=1)
+    text = head.removesuffix("null\n}") + f"[\n{lines}\n]}}\n"
+    with writing(path) as partial:
+        partial.write_text(text, encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("results", nargs="+", type=Path, help="what the benchmark wrote with --out")
+    parser.add_argument("--machine", default="")
+    parser.add_argument("--versions", nargs="*", default=[], help="such as torch=2.11")
+    parser.add_argument("--out", type=Path, default=Path("docs/thesis/records"))
+    options = parser.parse_args()
+    results = [
+        entry["result"] for file in options.results for entry in json.loads(file.read_text())
+    ]
+    records = [record_of(result) for result in results if result["run"] in NAMES]
+    for name in ITEMS:
+        experiment = experiment_of(find_item(name))
+        wanted = [run.name for run in experiment.RUNS]  # type: ignore[attr-defined]
+        chosen = sorted(
+            (record for record in records if record["run"] in wanted),
+            key=lambda record: (wanted.index(record["run"]), record["seed"]),
+        )
+        write(
+            options.out / f"{name}.gpu.json",
+            {
+                "item": name,
+                "preset": "gpu",
+                "settings": settings_to_dict(experiment.PRESETS["gpu"]),
+                "code": "benchmarks/retrieval_flickr8k.py",
+                "seconds": round(sum(record["seconds"] for record in chosen), 2),
+                "command": COMMAND,
+                "versions": dict(pair.split("=", 1) for pair in options.versions),
+                "machine": options.machine,
+                "records": chosen,
+            },
+        )
+        print(f"{options.out / name}.gpu.json: {len(chosen)} records")
+
+
+if __name__ == "__main__":
+    main()
