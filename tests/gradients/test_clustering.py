@@ -137,7 +137,7 @@ def test_distances_at_convolutions_are_to_the_centres_themselves():
     batches = [(torch.arange(7), [images])]
     run = _Run(Rank1(update="svd", rank=2), model, loss, lambda: batches, 3, torch.Generator())
     run.update(torch.tensor([0, 0, 1, 1, 1, 2, 2]))
-    [(_, factors)] = run._pass()
+    factors = dict(run._parts([images]))
     gradients = network_gradients(
         model, lambda m, n: loss(m, [images[n : n + 1]])[0], examples=len(data)
     )
@@ -150,7 +150,7 @@ def test_distances_at_convolutions_are_to_the_centres_themselves():
         u, s, vh = torch.linalg.svd(mean, full_matrices=False)
         nearest = (u[:, :2] * s[:2]) @ vh[:2]
         torch.testing.assert_close(centre[0], nearest.flatten())
-    torch.testing.assert_close(run.distances(factors), expected)
+    torch.testing.assert_close(run.distances(factors.items()), expected)
     for part in factors.values():
         a, d = part.factors()
         torch.testing.assert_close(part.mean_activations(), a.mean((1, 2)))

@@ -123,7 +123,7 @@ def trainable_layers(model: nn.Module) -> dict[str, nn.Module]:
 
 
 @contextmanager
-def capture(model: nn.Module) -> Iterator[Tape]:
+def capture(model: nn.Module, *, keep_outputs: bool = True) -> Iterator[Tape]:
     """Record each trainable layer's activations and output gradients, then leave no trace.
 
     Runs of the model inside the block are recorded; gradients are those of the last backward pass
@@ -131,6 +131,7 @@ def capture(model: nn.Module) -> Iterator[Tape]:
 
     Args:
         model: any module; layers are named as in ``model.named_modules()``.
+        keep_outputs: False lets go of the outputs of layers with a rule, which does not need them.
     """
     tape = Tape()
     with ExitStack() as hooks:
@@ -146,8 +147,10 @@ def capture(model: nn.Module) -> Iterator[Tape]:
                 seen = (*use.arguments, *use.keywords.values())
                 use.versions = [(x, x._version) for x in seen if isinstance(x, Tensor)]
                 for index, tensor in enumerate(tensors_of(output)):
-                    kept = tensor.detach()
-                    use.outputs.append(kept if has_rule(layer) else kept.clone())
+                    if not has_rule(layer):
+                        use.outputs.append(tensor.detach().clone())
+                    elif keep_outputs:
+                        use.outputs.append(tensor.detach())
                     use.gradients.append(None)
                     use.edges.append(get_gradient_edge(tensor) if tensor.requires_grad else None)
                     if tensor.requires_grad:

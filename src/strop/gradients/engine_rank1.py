@@ -3,7 +3,7 @@
 Legend: n examples of a batch; k clusters; r ranks; o rows and i columns of a layer's weight.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,12 +13,12 @@ from torch import Tensor, nn
 from strop.gradients.capture import trainable_layers
 from strop.gradients.clusters import GradientClusters
 from strop.gradients.engine_sketch import Pass, refuse_nonfinite
-from strop.gradients.network import per_example_gradients
+from strop.gradients.network import each_parameter
 from strop.gradients.passes import LossFunction
 from strop.gradients.per_example import Factored, matrix_shape
 from strop.support import InputError
 
-Factors = dict[str, Factored]
+Parts = Iterable[tuple[str, Factored]]
 
 
 @dataclass(frozen=True)
@@ -133,8 +133,11 @@ class _Run:
         """The A step: each example's cluster, and its squared distance to that centre."""
         clusters, distances = [], []
         counts: Any = 0
-        for indices, factors in self._pass():
-            squared = self.distances(factors)
+        for indices, batch in self.batches():
+            parts: Any = self._parts(batch)
+            if update:
+                parts = list(parts)
+            squared = self.distances(parts)
             refuse_nonfinite(squared, indices)
             weighted = squared * (counts + 1) if self.settings.weighted else squared
             chosen = weighted.argmin(1)
@@ -142,18 +145,23 @@ class _Run:
             clusters.append(chosen.cpu())
             distances.append(squared.gather(1, chosen.unsqueeze(1)).squeeze(1).cpu())
             if update:
-                self.update_online(factors, chosen)
+                self.update_online(parts, chosen)
         return torch.cat(clusters), torch.cat(distances)
 
-    def distances(self, factors: Factors) -> Tensor:
+    def distances(self, parts: Parts) -> Tensor:
         """``sum_l ||C_kl - g_nl||^2``, (n, k), by eq. (4.5) and appendix A.2.1."""
         total: Any = 0
-        for name, part in factors.items():
+        for name, part in parts:
             left, right = self.left[name], self.right[name]
-            inner = part.inner_rank_one(left.flatten(0, 1), right.flatten(0, 1))
+            inner, norms = part.rank_one_and_norms(left.flatten(0, 1), right.flatten(0, 1))
             inner = inner.unflatten(1, left.shape[:2]).sum(2)
             centre = ((left @ left.mT) * (right @ right.mT)).sum((1, 2))
-            total = total + centre - 2 * inner + part.squared_norms().unsqueeze(1)
+            total = total + centre - 2 * inner + norms.unsqueeze(1)
+        if not isinstance(total, Tensor):
+            raise InputError(
+                "no weight of a Linear or convolutional layer got a gradient, and the thesis's "
+                'engine knows no others: use engine="sketch"'
+            )
         return total.clamp_min(0)
 
     def repair(self, assignment: Tensor, distances: Tensor) -> Tensor:
@@ -175,9 +183,9 @@ class _Run:
         """The U step, by a pass over the data; empty clusters keep their centres."""
         sizes = torch.bincount(assignment, minlength=self.n_clusters)
         sums: dict[str, tuple[Tensor, ...]] = {}
-        for indices, factors in self._pass():
+        for indices, batch in self.batches():
             owner = assignment[indices]
-            for name, part in factors.items():
+            for name, part in self._parts(batch):
                 found = self._sums(part, owner.to(self.left[name].device))
                 before = sums.get(name)
                 sums[name] = found if before is None else tuple(map(torch.add, before, found))
@@ -196,7 +204,7 @@ class _Run:
                 full[:, None, None], right, _ranks(self.right[name], ranks)
             )
 
-    def update_online(self, factors: Factors, owner: Tensor) -> None:
+    def update_online(self, parts: Parts, owner: Tensor) -> None:
         """Running means by one batch; a cluster that fades starts again at one of its examples."""
         counts = torch.bincount(owner, minlength=self.n_clusters)
         if self.running is None:
@@ -207,7 +215,7 @@ class _Run:
         drawn = (self._random(self.n_clusters) * len(owner)).long().to(owner.device)
         self.running = torch.where(faded, torch.ones_like(kept), kept + added)
         share = (added / (kept + added)).nan_to_num()[:, None]
-        for name, part in factors.items():
+        for name, part in parts:
             sums = self._sums(part, owner)
             each = (part.summed_gradients(), part.mean_activations())
             for centres, total, values in zip((self.left, self.right), sums, each, strict=True):
@@ -223,18 +231,12 @@ class _Run:
             for values in (part.summed_gradients(), part.mean_activations())
         )
 
-    def _pass(self) -> Iterator[tuple[Tensor, Factors]]:
-        for indices, batch in self.batches():
-            found = per_example_gradients(self.model, self.loss_fn, batch, check=not self.checked)
-            self.checked = True
-            chosen = {key: part for key, part in found.items() if key in self.left}
-            factors = {key: part for key, part in chosen.items() if isinstance(part, Factored)}
-            if not factors:
-                raise InputError(
-                    "no weight of a Linear or convolutional layer got a gradient, and the "
-                    'thesis\'s engine knows no others: use engine="sketch"'
-                )
-            yield indices, factors
+    def _parts(self, batch: Any) -> Parts:
+        """Weights that have factors, one at a time."""
+        check, self.checked = not self.checked, True
+        for name, part in each_parameter(self.model, self.loss_fn, batch, check=check):
+            if name in self.left and isinstance(part, Factored):
+                yield name, part
 
     def _random(self, *shape: int) -> Tensor:
         generator = self.generator

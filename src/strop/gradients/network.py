@@ -10,7 +10,8 @@ tensor([[25.,  4.],
         [ 4.,  1.]])
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,42 +43,24 @@ def per_example_gradients(
             loss in which examples mix, or a parameter is used outside its layer. It costs one more
             backward pass: turn it off in a loop, once a first batch has passed.
     """
-    _refuse_models(model)
-    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    with torch.enable_grad(), capture(model) as tape:
-        losses = loss_fn(model, batch)
-        check_losses(losses)
-        outputs = [(use, i) for use in tape.uses for i, e in enumerate(use.edges) if e is not None]
-        edges = [use.edges[index] for use, index in outputs]
-        first: list[Tensor | None] = []
-        if check:
-            wanted = [*edges, *parameters.values()]
-            first = list(_gradients(losses[0], wanted, keep=bool(edges)))
-        pulled = _gradients(losses.sum(), edges, keep=False)
-    for (use, index), gradient in zip(outputs, pulled, strict=True):
-        use.gradients[index] = gradient
-    if check:
-        _refuse_mixing(outputs, first[: len(outputs)], examples=len(losses))
-    found = _by_parameter(model, tape, examples=len(losses))
-    if check:
-        _refuse_hidden_uses(parameters, found, first[len(outputs) :], tape)
-    return found
+    found = dict(each_parameter(model, loss_fn, batch, check=check))
+    return {name: found[name] for name, _ in model.named_parameters() if name in found}
 
 
 def per_example_norms(
     model: nn.Module, loss_fn: LossFunction, batch: Any, *, check: bool = True
 ) -> Tensor:
     """``||g_n||`` over all trainable parameters, (n,). Arguments: see ``per_example_gradients``."""
-    found = per_example_gradients(model, loss_fn, batch, check=check)
-    return _total([part.squared_norms() for part in found.values()]).clamp_min(0).sqrt()
+    found = each_parameter(model, loss_fn, batch, check=check)
+    return _total(part.squared_norms() for _, part in found).clamp_min(0).sqrt()
 
 
 def gradient_gram(
     model: nn.Module, loss_fn: LossFunction, batch: Any, *, check: bool = True
 ) -> Tensor:
     """``<g_n, g_m>`` over all trainable parameters, (n, n)."""
-    found = per_example_gradients(model, loss_fn, batch, check=check)
-    return _total([part.gram() for part in found.values()])
+    found = each_parameter(model, loss_fn, batch, check=check)
+    return _total(part.gram() for _, part in found)
 
 
 def gradient_inner(
@@ -89,11 +72,11 @@ def gradient_inner(
     check: bool = True,
 ) -> Tensor:
     """``<C_k, g_n>``, (n, k), for centres (k, *shape) by parameter name; absent ones are 0."""
-    found = per_example_gradients(model, loss_fn, batch, check=check)
     unknown = sorted(set(centres) - {name for name, _ in model.named_parameters()})
     if unknown:
         raise InputError(f"expected centres by parameter name, but the model has no {unknown}")
-    return _total([part.inner(centres[key]) for key, part in found.items() if key in centres])
+    found = each_parameter(model, loss_fn, batch, check=check)
+    return _total(part.inner(centres[key]) for key, part in found if key in centres)
 
 
 @dataclass(frozen=True)
@@ -143,23 +126,70 @@ def gradient_sketch(
     check: bool = True,
 ) -> Tensor:
     """Each example's gradient along random directions, (n, size): distances are nearly kept."""
-    found = per_example_gradients(model, loss_fn, batch, check=check)
-    absent = sorted(set(found) - set(projection.factors))
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    absent = sorted(trained - set(projection.factors))
     if absent:
         raise InputError(f"the projection was made for another model: it has no {absent}")
-    parts = [part.inner_rank_one(*projection.factors[key]) for key, part in found.items()]
+    found = each_parameter(model, loss_fn, batch, check=check)
+    parts = (part.inner_rank_one(*projection.factors[key]) for key, part in found)
     return _total(parts) / projection.size**0.5
 
 
-def _by_parameter(model: nn.Module, tape: Tape, *, examples: int) -> dict[str, PerExample]:
+def each_parameter(
+    model: nn.Module, loss_fn: LossFunction, batch: Any, *, check: bool
+) -> Iterator[tuple[str, PerExample]]:
+    """``per_example_gradients`` one at a time; what a layer was given goes when its turn is over.
+
+    Shallow layers, whose activations are the largest as a rule, come first: a sum over parameters
+    then needs little more memory than the backward pass itself.
+    """
+    _refuse_models(model)
+    parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
+    with torch.enable_grad(), capture(model, keep_outputs=False) as tape:
+        losses = loss_fn(model, batch)
+        check_losses(losses)
+        outputs = [(use, i) for use in tape.uses for i, e in enumerate(use.edges) if e is not None]
+        edges = [use.edges[index] for use, index in outputs]
+        first: list[Tensor | None] = []
+        if check:
+            wanted = [*edges, *parameters.values()]
+            first = list(_gradients(losses[0], wanted, keep=bool(edges)))
+        pulled = list(_gradients(losses.sum(), edges, keep=False))
+    for use, index in outputs:
+        use.gradients[index] = pulled.pop(0)
+    examples = len(losses)
+    del losses
+    if not check:
+        del outputs
+        yield from _by_parameter(model, tape, examples=examples)
+        return
+    _refuse_mixing(outputs, first[: len(outputs)], examples=examples)
+    dtypes = {g.dtype for use in tape.uses for g in use.gradients if g is not None}
+    found = dict(_by_parameter(model, tape, examples=examples))
+    _refuse_hidden_uses(parameters, found, first[len(outputs) :], dtypes)
+    yield from found.items()
+
+
+def _by_parameter(
+    model: nn.Module, tape: Tape, *, examples: int
+) -> Iterator[tuple[str, PerExample]]:
+    """Parameters in the order of their layers, tied ones last; empties the tape."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
-    parts: dict[str, list[PerExample]] = {}
-    for use in tape.uses:
-        if use.reached:
-            for key, part in _apply(use, examples).items():
-                name = names[id(use.layer.get_parameter(key))]
-                parts.setdefault(name, []).append(part)
-    return {name: add(parts[name]) for name in names.values() if name in parts}
+    tape.uses = [use for use in tape.uses if use.reached]
+    counts = Counter(
+        names[id(parameter)] for use in tape.uses for parameter in use.layer.parameters()
+    )
+    tied: dict[str, list[PerExample]] = {}
+    while tape.uses:
+        use = tape.uses.pop(0)
+        for key, part in _apply(use, examples).items():
+            name = names[id(use.layer.get_parameter(key))]
+            if counts[name] == 1:
+                yield name, part
+            else:
+                tied.setdefault(name, []).append(part)
+    for name, parts in tied.items():
+        yield name, add(parts)
 
 
 def _apply(use: Use, examples: int) -> dict[str, PerExample]:
@@ -183,12 +213,12 @@ def _gradients(loss: Tensor, inputs: list[Any], *, keep: bool) -> tuple[Tensor |
     return torch.autograd.grad(loss, inputs, retain_graph=keep, allow_unused=True)
 
 
-def _total(parts: list[Tensor]) -> Tensor:
-    if not parts:
+def _total(parts: Iterable[Tensor]) -> Tensor:
+    total: Tensor | None = None
+    for part in parts:
+        total = part if total is None else total + part
+    if total is None:
         raise InputError("no trainable parameter has a gradient: is the model frozen?")
-    total = parts[0]
-    for part in parts[1:]:
-        total = total + part
     return total
 
 
@@ -225,11 +255,10 @@ def _refuse_hidden_uses(
     parameters: Mapping[str, Tensor],
     found: Mapping[str, PerExample],
     first: list[Tensor | None],
-    tape: Tape,
+    dtypes: set[torch.dtype],
 ) -> None:
     """Compare the first example's gradient with autograd's along one random direction."""
-    pulled = [g for use in tape.uses for g in use.gradients if g is not None]
-    precision = max((torch.finfo(g.dtype).eps for g in pulled), default=0.0)
+    precision = max((torch.finfo(dtype).eps for dtype in dtypes), default=0.0)
     generator = torch.Generator().manual_seed(0)
     for (name, parameter), gradient in zip(parameters.items(), first, strict=True):
         if gradient is None:

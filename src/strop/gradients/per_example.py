@@ -65,6 +65,10 @@ class PerExample(ABC):
         and r it is a random projection.
         """
 
+    def rank_one_and_norms(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+        """``inner_rank_one`` and ``squared_norms``, sharing what they have in common."""
+        return self.inner_rank_one(left, right), self.squared_norms()
+
     @abstractmethod
     def materialise(self) -> Tensor:
         """The gradients themselves, (n, *shape)."""
@@ -151,11 +155,21 @@ class Factored(PerExample):
         return torch.einsum("ngtk,ngtk->nk", a @ right.T, torch.einsum("ngto,kgo->ngtk", d, left))
 
     def squared_norms(self) -> Tensor:
-        by_factors = self.positions * (self.inputs + self.outputs)
-        if by_factors <= self.inputs * self.outputs:
+        if self._norms_by_factors():
             a, d = self.factors()
             return ((a @ a.mT) * (d @ d.mT)).sum((1, 2, 3))
-        return self._over_blocks([block.square().sum((1, 2, 3)) for _, _, block in self.blocks()])
+        return self._over_blocks([_squares(block) for _, _, block in self.blocks()])
+
+    def rank_one_and_norms(self, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+        if self._norms_by_factors() or self._rank_one_by_factors(len(left)):
+            return super().rank_one_and_norms(left, right)
+        left = left.reshape(len(left), self.groups, self.outputs)
+        pairs = [
+            (_project(block, left[:, :, start:stop], right), _squares(block))
+            for start, stop, block in self.blocks()
+        ]
+        inner, norms = zip(*pairs, strict=True)
+        return self._over_blocks(list(inner)), self._over_blocks(list(norms))
 
     def gram(self) -> Tensor:
         n, t = self.examples, self.positions
@@ -180,15 +194,11 @@ class Factored(PerExample):
         )
 
     def inner_rank_one(self, left: Tensor, right: Tensor) -> Tensor:
-        k, t = len(left), self.positions
-        left = left.reshape(k, self.groups, self.outputs)
-        if k * t * (self.inputs + self.outputs) <= (t + k) * self.inputs * self.outputs:
+        left = left.reshape(len(left), self.groups, self.outputs)
+        if self._rank_one_by_factors(len(left)):
             return self.rank_one_by_factors(left, right)
         return self._over_blocks(
-            [
-                torch.einsum("ngok,kgo->nk", block @ right.T, left[:, :, start:stop])
-                for start, stop, block in self.blocks()
-            ]
+            [_project(block, left[:, :, start:stop], right) for start, stop, block in self.blocks()]
         )
 
     def materialise(self) -> Tensor:
@@ -213,9 +223,27 @@ class Factored(PerExample):
             stop = min(start + step, self.outputs)
             yield start, stop, self.block(start, stop)
 
+    def _norms_by_factors(self) -> bool:
+        """Whether ``T^2 (i + o)`` multiplications are fewer than ``T i o``."""
+        return self.positions * (self.inputs + self.outputs) <= self.inputs * self.outputs
+
+    def _rank_one_by_factors(self, k: int) -> bool:
+        """Whether ``k T (i + o)`` multiplications are fewer than ``(T + k) i o``."""
+        size, t = self.inputs * self.outputs, self.positions
+        return k * t * (self.inputs + self.outputs) <= (t + k) * size
+
     @staticmethod
     def _over_blocks(terms: list[Tensor]) -> Tensor:
         return torch.stack(terms).sum(0) if len(terms) > 1 else terms[0]
+
+
+def _squares(block: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(block.flatten(1), dim=1).square()  # without a copy of squares
+
+
+def _project(block: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """``<l_k r_k^T, rows>``: rows (n, g, o, i), left (k, g, o), right (k, i), as (n, k)."""
+    return torch.einsum("ngok,kgo->nk", block @ right.T, left)
 
 
 class Outer(Factored):

@@ -8,6 +8,9 @@ from strop.support import InputError
 
 AnyConvolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
+SCRATCH_ELEMENTS = 2**18
+"""Numbers of activations correlated at a time: the convolution copies its inputs on the way."""
+
 
 def convolution(
     layer: AnyConvolution, activations: Tensor, gradients: Tensor
@@ -35,25 +38,30 @@ def convolution(
 class Convolution(Factored):
     """Thesis appendix A.2.1: ``g_n = sum_t d_nt a_nt^T`` where a_nt is the patch at position t.
 
-    The factors are patches, cut out when they are asked for. Whole gradients come from a grouped
-    convolution in which every example is a group of its own, and projections of patches from a
+    The factors are patches, cut out when they are asked for. Whole gradients come from them where
+    they are few, else from a grouped convolution in which every example is a group of its own, and
+    projections of patches from a
     convolution with the directions as filters: neither cuts patches.
     """
 
     def __init__(self, layer: AnyConvolution, activations: Tensor, gradients: Tensor) -> None:
         self.shape, self.groups = layer.weight.shape, layer.groups
         self.stride, self.dilation = list(layer.stride), list(layer.dilation)
-        mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
-        margins = layer._reversed_padding_repeated_twice
-        images = widen(activations)
-        self.images = nn.functional.pad(images, margins, mode=mode) if any(margins) else images
+        self.images, self.padding = widen(activations), [0] * len(self.stride)
+        margins = layer._reversed_padding_repeated_twice  # before and after, from the last axis on
+        if layer.padding_mode == "zeros" and margins[::2] == margins[1::2]:
+            self.padding = margins[::-2]
+        elif any(margins):
+            mode = "constant" if layer.padding_mode == "zeros" else layer.padding_mode
+            self.images = nn.functional.pad(self.images, margins, mode=mode)
         self.d = widen(gradients)
         self.examples, self.positions = len(gradients), gradients[0, 0].numel()
         self.outputs = self.shape[0] // self.groups
         self.inputs = self.shape[1:].numel()
 
     def factors(self) -> tuple[Tensor, Tensor]:
-        patches = self.images
+        margins = [margin for margin in reversed(self.padding) for _ in range(2)]
+        patches = nn.functional.pad(self.images, margins) if any(margins) else self.images
         kernel = self.shape[2:]
         for axis, size in enumerate(kernel):
             reach = self.dilation[axis] * (size - 1) + 1
@@ -65,6 +73,9 @@ class Convolution(Factored):
         return a, self._grouped_gradients().mT
 
     def block(self, start: int, stop: int) -> Tensor:
+        if self.positions <= self.outputs:  # few patches, each for many outputs: cutting them pays
+            a, d = self.factors()
+            return d[..., start:stop].mT @ a
         return self._correlate(self.d.unflatten(1, (self.groups, -1))[:, :, start:stop])
 
     def mean_activations(self) -> Tensor:
@@ -78,28 +89,33 @@ class Convolution(Factored):
 
     def _correlate(self, rows: Tensor) -> Tensor:
         """``sum_t rows_nt a_nt^T`` by a grouped convolution: (n, g, rows, i)."""
-        space, count = rows.shape[3:], rows.shape[2]
-        filters = self.d.new_empty(1).expand(self.examples * self.groups * count, *self.shape[1:])
+        step = max(1, SCRATCH_ELEMENTS // self.images[0].numel()) if self.examples else 1
+        parts = zip(rows.split(step), self.images.split(step), strict=True)
+        return torch.cat([self._correlate_some(*part) for part in parts])
+
+    def _correlate_some(self, rows: Tensor, images: Tensor) -> Tensor:
+        space, groups = rows.shape[3:], len(rows) * self.groups
+        filters = self.d.new_empty(1).expand(groups * rows.shape[2], *self.shape[1:])
         _, values, _ = torch.ops.aten.convolution_backward(
             rows.reshape(1, -1, *space),
-            self.images.reshape(1, -1, *self.images.shape[2:]),
+            images.reshape(1, -1, *images.shape[2:]),
             filters,
             None,
             self.stride,
-            [0] * len(space),
+            self.padding,
             self.dilation,
             False,
             [0] * len(space),
-            self.examples * self.groups,
+            groups,
             [False, True, False],
         )
-        return values.reshape(self.examples, self.groups, count, self.inputs)
+        return values.reshape(len(rows), self.groups, rows.shape[2], self.inputs)
 
     def rank_one_by_factors(self, left: Tensor, right: Tensor) -> Tensor:
         filters = right.reshape(-1, *self.shape[1:]).repeat(self.groups, *[1] * (self.d.ndim - 1))
-        none = [0] * (self.d.ndim - 2)
+        sizes = (self.stride, self.padding, self.dilation)
         a = torch.convolution(
-            self.images, filters, None, self.stride, none, self.dilation, False, none, self.groups
+            self.images, filters, None, *sizes, False, [0] * len(self.stride), self.groups
         )
         a = a.reshape(self.examples, self.groups, len(right), self.positions)
         d = torch.einsum("ngot,kgo->ngkt", self._grouped_gradients(), left)
