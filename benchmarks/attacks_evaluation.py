@@ -4,7 +4,8 @@
 
 Needs the data and the models of ``attacks_figures.py``. For each classifier, norm and precision:
 clean and robust accuracy over the whole suite, what each attack broke and its seconds; and what the
-square attack breaks alone, without the others before it.
+square attack breaks alone, without the others before it, beside that of torchattacks where it is
+installed (``--only-square`` for this alone).
 """
 
 import argparse
@@ -13,7 +14,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from strop.attacks import RobustAccuracy, robust_accuracy, standard_suite
+import torch
+
+from strop.attacks import Accuracy, RobustAccuracy, robust_accuracy, standard_suite
 from strop.data import read_images, subset
 from strop.geometry import L2, Fourier, Linf, Norm
 from strop.models import load_classifier
@@ -36,6 +39,27 @@ def row(result: RobustAccuracy, seconds: float, **labels: Any) -> dict[str, Any]
     }
 
 
+def peer(model: Any, data: Any, kind: str, arguments: argparse.Namespace) -> dict[str, Any] | None:
+    """The square attack of torchattacks at as many queries, on all pictures in one batch."""
+    names = {"linf": "Linf", "l2": "L2"}
+    try:
+        import torchattacks  # type: ignore[import-not-found,unused-ignore]
+    except ImportError:
+        return None
+    if kind not in names:
+        return None
+    x, y = (tensor.to(arguments.device) for tensor in data.batch(range(len(data))))
+    began = time.perf_counter()
+    attack = torchattacks.Square(
+        model, norm=names[kind], eps=NORMS[kind][1], n_queries=arguments.queries, seed=0
+    )
+    found = attack(x, y)
+    seconds = time.perf_counter() - began
+    with torch.no_grad():
+        left = Accuracy(int((model(found).argmax(dim=1) == y).sum()), len(y))
+    return {"robust": left.to_dict(), "seconds": seconds, "peer": "torchattacks.Square"}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -47,6 +71,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--batch-size", type=int, default=1000)
+    parser.add_argument("--only-square", action="store_true")
     parser.add_argument("--norms", nargs="*", choices=list(NORMS), default=list(NORMS))
     parser.add_argument(
         "--models", nargs="*", default=["resnet20-adversarial", "resnet38-adversarial"]
@@ -61,7 +86,8 @@ def main() -> None:
         model = load_classifier(name).to(arguments.device)
         for kind in arguments.norms:
             norm, eps = NORMS[kind]
-            for precision, attacks in (("fp32", suite), ("bf16", suite), ("fp32", suite[-1:])):
+            plans: list[tuple[Any, Any]] = [("fp32", suite), ("bf16", suite), ("fp32", suite[-1:])]
+            for precision, attacks in plans[-1:] if arguments.only_square else plans:
                 began = time.perf_counter()
                 result = robust_accuracy(
                     model, data, norm=norm, eps=eps, attacks=attacks, precision=precision,
@@ -75,7 +101,12 @@ def main() -> None:
                 words = "square alone" if alone else precision
                 broken = ", ".join(f"{r.name} {r.broken}/{r.attacked}" for r in result.attacks)
                 print(f"{name} {kind} {words}: {result.robust} in {seconds:.1f} s ({broken})")
-                write_json(arguments.out, rows)
+            other = peer(model, data, kind, arguments)
+            if other is not None:
+                rows.append(other | {"model": name, "norm": kind})
+                share, seconds = other["robust"]["accuracy"], other["seconds"]
+                print(f"{name} {kind} {other['peer']}: {100 * share:.1f} % in {seconds:.1f} s")
+            write_json(arguments.out, rows)
 
 
 if __name__ == "__main__":

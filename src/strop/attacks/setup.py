@@ -87,7 +87,8 @@ def open_campaign(
     device = _device_of(model, examples)
     findings: tuple[Finding, ...] = ()
     if options["check"] != "off":
-        x, y = examples.batch(torch.arange(min(len(examples), _LOOKED_AT)), device)
+        first = torch.arange(min(len(examples), _LOOKED_AT, max(1, options["batch_size"])))
+        x, y = examples.batch(first, device)
         findings = preflight(model, x, y, bounds=bounds)
         raise_or_warn(findings, mode=options["check"])
     settings = {

@@ -41,7 +41,7 @@ def square(
     A patch is a square of the picture with a random sign for each channel, or for a Fourier norm a
     square of the spectrum (within the band) with random phases; it shrinks over the queries. In
     Linf this is the square attack of Andriushchenko et al., "Square attack: a query-efficient
-    black-box adversarial attack via random search", 2020, whose schedule of sizes it follows. The
+    black-box adversarial attack via random search", 2020, whose start and schedule it has. The
     model is only asked for its logits, never for a gradient.
 
     The arguments and what is returned are those of :func:`strop.attacks.pgd`, with ``queries`` in
@@ -49,7 +49,7 @@ def square(
 
     >>> from strop.geometry import Linf
     >>> def steps(x):  # its gradient is zero everywhere
-    ...     light = (4 * x.mean(dim=(1, 2, 3))).round()
+    ...     light = (64 * x.mean(dim=(1, 2, 3))).round() / 16
     ...     return torch.stack([light, 2.5 - light], dim=1)
     >>> x, y = torch.full((1, 1, 8, 8), 0.5), torch.tensor([0])
     >>> generator = torch.Generator().manual_seed(0)
@@ -97,13 +97,15 @@ def _share(progress: float) -> float:
 
 
 def _spatial(norm: Norm, x: Tensor) -> Pattern:
-    """Squares of the picture, with a random sign for each channel."""
+    """Squares of the picture with a random sign for each channel, or stripes all over it."""
     dims = 2 if x.ndim >= 4 else 1
     sizes = x.shape[-dims:]
     whole = norm(torch.ones_like(x[:1]))
 
     def draw(count: int, share: float, generator: torch.Generator | None) -> Tensor:
-        shape = (count, *x.shape[1:-dims], *[1] * dims)
+        # The whole picture at once becomes vertical stripes, which networks take badly.
+        last = sizes[-1] if share == 1 else 1
+        shape = (count, *x.shape[1:-dims], *[1] * (dims - 1), last)
         signs = (2 * torch.randint(2, shape, **_source(x, generator)) - 1).to(x)
         window = _window(sizes, count, share, generator, x)
         patch = signs * window.reshape(count, *[1] * (x.ndim - 1 - dims), *sizes)
