@@ -23,8 +23,10 @@ import torch
 from strop.data import separable_gaussian
 from strop.geometry import L1, L2, Fourier, Linf, Norm
 from strop.margins import SignedData, signed_data, solve
+from strop.margins.convnet import ConvnetMethod, train_convnets
 from strop.margins.equivalences import withstands
 from strop.margins.lab import Method, PathRun, attack_of, run_path
+from strop.margins.path import MarginPath
 from strop.support import read_json, write_json
 
 DIMENSION = 100
@@ -46,10 +48,13 @@ METHODS: dict[Method, int] = {
     "adversarial-l2": 5_000,
     "adversarial-l1": 5_000,
     "adversarial-fourier-linf": 5_000,
-    "convnet": 10_000,
-    "convnet-search": 10_000,
-    "convnet-relative": 10_000,
 }
+NETWORKS: dict[Method, ConvnetMethod] = {
+    "convnet": "plain",
+    "convnet-search": "search",
+    "convnet-relative": "relative",
+}
+NETWORK_ITERATIONS = 10_000
 SHOWN: dict[str, tuple[str, ...]] = {
     "figure-5.2": ("cd", "gd+ls", "signgd", "l1", "l2", "linf"),
     "figure-5.3": ("convnet", "convnet-relative", "fourier-l1", "gd+ls", "l1"),
@@ -111,15 +116,36 @@ def compute(out: Path, ratio: int, seed: int) -> None:
             continue
         began = time.process_time()
         path = run_path(PathRun(method, len(data), DIMENSION, seed, iterations))
-        write_json(
-            target,
-            {
-                "gap": path.gap,
-                "margins": {n: margin_against(data, path.weights, a) for n, a in ATTACKS.items()},
-                "eps": {n: maximal_eps(data, path.weights, a) for n, a in ATTACKS.items()},
-                "cpu_seconds": time.process_time() - began,
-            },
-        )
+        write_json(target, measured(data, path) | {"cpu_seconds": time.process_time() - began})
+
+
+def compute_networks(out: Path, method: Method, tasks: list[tuple[int, int]]) -> None:
+    """A network on every data set, trained together."""
+    torch.set_num_threads(1)
+    targets = [out / f"{method}-{ratio}-{seed}.json" for ratio, seed in tasks]
+    if all(target.exists() for target in targets):
+        return
+    began = time.process_time()
+    problems = [data_of(ratio, seed) for ratio, seed in tasks]
+    paths = train_convnets(
+        problems,
+        method=NETWORKS[method],
+        iterations=NETWORK_ITERATIONS,
+        generators=[torch.Generator().manual_seed(seed) for _, seed in tasks],
+        references=[solve(data, attack=ATTACKS["fourier-linf"], tol=1e-7) for data in problems],
+    )
+    results = [measured(data, path) for data, path in zip(problems, paths, strict=True)]
+    share = (time.process_time() - began) / len(tasks)
+    for target, result in zip(targets, results, strict=True):
+        write_json(target, result | {"cpu_seconds": share})
+
+
+def measured(data: SignedData, path: MarginPath) -> dict[str, Any]:
+    return {
+        "gap": path.gap,
+        "margins": {n: margin_against(data, path.weights, a) for n, a in ATTACKS.items()},
+        "eps": {n: maximal_eps(data, path.weights, a) for n, a in ATTACKS.items()},
+    }
 
 
 def table(out: Path) -> None:
@@ -128,7 +154,7 @@ def table(out: Path) -> None:
         + " ".join(f"d/n={ratio:<5}" for ratio in RATIOS)
         + "  median gap of the seeds"
     )
-    for method in METHODS:
+    for method in (*METHODS, *NETWORKS):
         cells = []
         for ratio in RATIOS:
             gaps = [read_json(p)["gap"] for p in sorted(out.glob(f"{method}-{ratio}-[0-9].json"))]
@@ -136,7 +162,13 @@ def table(out: Path) -> None:
         print(f"{method:>26} " + " ".join(cells) + f"  {attack_of(method)!r}")
     exact = [read_json(p) for p in out.glob("exact-*.json")]
     worst = max(record[name]["gap"] for record in exact for name in ATTACKS)
-    runs = [read_json(p) for method in METHODS for p in out.glob(f"{method}-[0-9]*-[0-9].json")]
+    files = [
+        file
+        for method in (*METHODS, *NETWORKS)
+        for ratio in RATIOS
+        for file in out.glob(f"{method}-{ratio}-[0-9].json")
+    ]
+    runs = [read_json(file) for file in files]
     apart = max(abs(r["eps"][n] - r["margins"][n]) for r in runs for n in ATTACKS)
     seconds = sum(record["cpu_seconds"] for record in exact + runs)
     print(f"exact solutions: certified within {worst:.1e}")
@@ -199,7 +231,11 @@ def main() -> None:
         began = time.perf_counter()
         tasks = [(ratio, seed) for ratio in options.ratios for seed in options.seeds]
         with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-            for done in [pool.submit(compute, options.out, *task) for task in tasks]:
+            work = [
+                pool.submit(compute_networks, options.out, method, tasks) for method in NETWORKS
+            ]
+            work += [pool.submit(compute, options.out, *task) for task in tasks]
+            for done in work:
                 done.result()
         print(f"wall time: {time.perf_counter() - began:.0f} s, {options.jobs} jobs")
     draw(options.out)

@@ -92,6 +92,50 @@ def test_joint_with_two_classes_is_the_margin() -> None:
         assert joint.upper == pytest.approx(binary.margin_, rel=1e-5)
 
 
+def test_joint_certificate_is_one_whatever_the_solver_left() -> None:
+    from strop.margins.joint import _feasible
+
+    generator = np.random.default_rng(0)
+    labels = np.array([0, 1, 2, 0, 1, 0, 2, 2])
+    rough = generator.uniform(-0.1, 1, size=(8, 3))
+    rough[np.arange(8), labels] = 0
+    mixture = _feasible(rough, labels, balanced=True, slack=0.7)
+    assert mixture.min() >= 0
+    assert mixture.sum() == pytest.approx(1)
+    assert (mixture[np.arange(8), labels] == 0).all()
+    assert mixture.sum(1).max() <= 1 / (0.7 * 8) + 1e-12
+    for k in range(3):
+        assert mixture[labels == k].sum() == pytest.approx(mixture[:, k].sum(), abs=1e-12)
+
+
+def test_joint_slack_is_the_binary_one_and_is_certified() -> None:
+    torch = pytest.importorskip("torch")
+    from strop.margins import signed_data, solve
+    from strop.margins.joint import joint_margin
+
+    generator = np.random.default_rng(0)
+    points = generator.normal(size=(24, 3))
+    labels = (points[:, 0] + generator.normal(size=24) > 0).astype(int)
+    data = signed_data(points, np.where(labels == 1, 1, -1), intercept=True)
+    joint = joint_margin(torch.as_tensor(points), torch.as_tensor(labels), attack=L1, slack=0.7)
+    assert joint.gap <= 1e-6
+    assert joint.margin == pytest.approx(solve(data, attack=L1, slack=0.7).margin, rel=1e-5)
+
+
+def test_joint_knows_slack_and_shows_why_it_is_needed() -> None:
+    generator = np.random.default_rng(0)
+    points, labels = generator.normal(size=(30, 2)), np.arange(30) % 3
+    with pytest.raises(NotSeparableError) as caught:
+        MaxMarginClassifier(multi_class="joint", slack=None).fit(points, labels)
+    assert caught.value.certificate.upper < 1e-6
+    with pytest.warns(SlackWarning):
+        model = MaxMarginClassifier(multi_class="joint", tol=1e-5).fit(points, labels)
+    assert "slack" in model.status_
+    assert model.gap_ <= 1e-5
+    assert model.slack_ > 0
+    assert model.margin_ > 0
+
+
 def test_inseparable_data_are_an_error_a_warning_or_slack() -> None:
     generator = np.random.default_rng(0)
     points, labels = generator.normal(size=(50, 3)), generator.integers(0, 2, 50)

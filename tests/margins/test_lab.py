@@ -51,6 +51,13 @@ def test_an_absent_cluster_backend_is_named(tmp_path: Path) -> None:
         sweep(runs, out=tmp_path, jobs=2, backend="ray")
 
 
+def test_an_unknown_backend_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("joblib")
+    runs = [PathRun("gd", count=3, dimension=4, iterations=2)]
+    with pytest.raises(InputError, match="backend"):
+        sweep(runs, out=tmp_path, jobs=2, backend="nonsense")
+
+
 @pytest.mark.parametrize(
     ("method", "attack"),
     [

@@ -225,6 +225,17 @@ def test_float32_reaches_what_it_can_and_keeps_its_dtype() -> None:
         assert result.gap <= 1e-4
 
 
+def test_results_are_tables_and_pages(tmp_path) -> None:
+    pytest.importorskip("pandas")
+    result = max_margin(*gaussian(4, 6), attack=Linf)
+    (row,) = result.to_pandas().to_dict("records")
+    assert row["margin"] == result.margin
+    assert row["status"].startswith("solved")
+    result.save_html(tmp_path / "margin.html")
+    text = (tmp_path / "margin.html").read_text(encoding="utf-8")
+    assert f"{result.margin:.6g}" in text
+
+
 def test_wrong_inputs_are_named() -> None:
     points, signs = gaussian(4, 3)
     with pytest.raises(InputError, match="labels -1 and"):

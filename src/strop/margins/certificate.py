@@ -170,6 +170,15 @@ def project_capped_simplex(x: Tensor, *, total: float, most: float) -> Tensor:
     return v
 
 
+def tail_mean(values: Tensor, share: float) -> float:
+    """The mean of the worst ``share`` of the values, one of them in part.
+
+    >>> tail_mean(torch.tensor([3.0, 1.0, 2.0, 9.0]), 0.375)
+    1.3333333730697632
+    """
+    return float(_fill(values.sort().values, 1.0, 1 / (share * len(values))))
+
+
 def _fill(ordered: Tensor, share: float, most: float) -> Tensor:
     """sum of ``ordered`` values, each weighed ``most``, until the weights make up ``share``."""
     places = torch.arange(len(ordered), dtype=ordered.dtype, device=ordered.device)

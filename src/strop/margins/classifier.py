@@ -16,9 +16,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from strop.geometry import L1, L2, Fourier, Linf, Norm
 from strop.margins.certificate import NotSeparableError
 from strop.margins.data import SignedData, signed_data
-from strop.margins.joint import joint_margin
+from strop.margins.joint import joint_margin, largest_joint_slack, least_joint_slack
 from strop.margins.result import MarginResult, Status
-from strop.margins.slack import automatic_slack
+from strop.margins.slack import AUTO_MULTIPLE, automatic_slack
 from strop.margins.solve import Solver, solve
 from strop.support import InputError
 
@@ -136,34 +136,33 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
 
     def _with_slack(self, data: SignedData, attack: Norm) -> MarginResult:
         slack = automatic_slack(data, attack=attack)
-        warnings.warn(
-            f"no hyperplane separates the classes: a mean hinge loss of {slack:.3g} is allowed "
-            "(1.5 times the least); pass slack=None to have an error instead",
-            SlackWarning,
-            stacklevel=4,
-        )
+        _warn_of_slack(slack)
         solver = "auto" if self.solver == "gram" else self.solver
         return solve(data, attack=attack, solver=solver, tol=self.tol, slack=slack)
 
     def _fit_joint(self, points: Any, numbers: NDArray[Any]) -> None:
         dense = points.toarray() if hasattr(points, "toarray") else points
-        result = joint_margin(
-            torch.as_tensor(dense),
-            torch.as_tensor(numbers),
-            attack=self._attack(),
-            intercept=self.fit_intercept,
-        )
-        if result.upper <= 1e-9 * float(np.abs(dense).max()) or result.margin <= 0:
-            raise InputError(
-                f"expected classes that can be separated jointly; no joint margin is above "
-                f"{result.upper:.1e}: use multi_class='ovr', which knows slack"
-            )
+        rows, classes = torch.as_tensor(dense), torch.as_tensor(numbers)
+        attack = self._attack()
+        fixed = self.slack if isinstance(self.slack, (int, float)) else 0.0
+        shared: dict[str, Any] = {"attack": attack, "intercept": self.fit_intercept}
+        result = joint_margin(rows, classes, slack=fixed, **shared)
+        scale = float(attack(rows.double()).max())
+        if fixed == 0 and (result.upper <= 1e-7 * scale or result.margin <= 0):
+            if self.slack is None:
+                raise NotSeparableError(result.certificate, scale=scale)
+            if self.slack == "auto":
+                least = least_joint_slack(rows, classes, intercept=self.fit_intercept)
+                slack = min(AUTO_MULTIPLE * least, (least + largest_joint_slack(classes)) / 2)
+                _warn_of_slack(slack)
+                result = joint_margin(rows, classes, slack=slack, **shared)
         self.coef_, self.intercept_ = result.weights.numpy(), result.intercepts.numpy()
         self.margin_, self.gap_ = result.margin, result.gap
-        self.n_iter_, self.slack_ = max(1, result.iterations), 0.0
-        self.status_ = str(Status.SOLVED if result.gap <= self.tol else Status.STOPPED)
-        radii = self._signed_radii(dense, numbers)
-        self.support_ = np.flatnonzero(radii <= result.margin * (1 + 1e-4))
+        self.n_iter_, self.slack_ = max(1, result.iterations), result.slack
+        solved = Status.SOLVED_WITH_SLACK if result.slack > 0 else Status.SOLVED
+        self.status_ = str(solved if result.gap <= self.tol else Status.STOPPED)
+        carried = result.mixture.sum(1)
+        self.support_ = (carried > 1e-6 * carried.max()).nonzero().flatten().numpy()
 
     def decision_function(self, X: ArrayLike) -> NDArray[Any]:
         """(n,) signed values for two classes, (n, c) scores for more."""
@@ -227,6 +226,15 @@ class MaxMarginClassifier(ClassifierMixin, BaseEstimator):
                 f"strop.geometry, came {self.attack_norm!r}"
             )
         return _ATTACKS[self.attack_norm]
+
+
+def _warn_of_slack(slack: float) -> None:
+    warnings.warn(
+        f"no hyperplane separates the classes: a mean hinge loss of {slack:.3g} is allowed "
+        f"({AUTO_MULTIPLE} times the least); pass slack=None to have an error instead",
+        SlackWarning,
+        stacklevel=5,
+    )
 
 
 def _gravity(status: Status) -> int:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import os
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from torch import Tensor
 
@@ -15,6 +18,7 @@ from strop.margins.certificate import (
     certify,
 )
 from strop.margins.data import SignedData
+from strop.support import require, writing
 
 __all__ = ["MarginResult", "Status", "finish"]
 
@@ -64,6 +68,42 @@ class MarginResult:
     def gap(self) -> float:
         """The certified relative gap to the best margin there is."""
         return self.certificate.gap
+
+    def to_dict(self) -> dict[str, Any]:
+        """What there is to say of it in plain values; the weights are in ``weights``."""
+        return {
+            "margin": self.margin,
+            "upper": self.certificate.upper,
+            "gap": self.gap,
+            "slack": self.slack,
+            "intercept": self.intercept,
+            "solver": self.solver,
+            "iterations": self.iterations,
+            "status": str(self.status),
+        }
+
+    def to_pandas(self) -> Any:
+        """:meth:`to_dict` as a table of one row."""
+        pandas = require("pandas", extra="dev", purpose="to_pandas")
+        return pandas.DataFrame([self.to_dict()])
+
+    def _repr_html_(self) -> str:
+        cells = "".join(
+            f"<tr><td>{key}</td><td>{html.escape(_shown(value))}</td></tr>"
+            for key, value in self.to_dict().items()
+        )
+        return f'<div class="scroll"><table><tbody>{cells}</tbody></table></div>'
+
+    def save_html(self, path: str | os.PathLike[str]) -> None:
+        """The margin and its certificate as a page."""
+        from strop.support.page import page
+
+        with writing(path) as partial:
+            partial.write_text(page("A certified margin", self._repr_html_()), encoding="utf-8")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def finish(

@@ -37,7 +37,13 @@ def run_calls(
     joblib = require("joblib", extra="solvers", purpose="several jobs at a time")
     if backend == "ray":
         _register_ray()
-    with joblib.parallel_config(backend=backend or "loky", n_jobs=jobs):
+    try:
+        chosen = joblib.parallel_config(backend=backend or "loky", n_jobs=jobs)
+    except (ImportError, ValueError) as error:
+        raise InputError(
+            f"expected a backend that joblib knows here, came {backend!r}: {error}"
+        ) from error
+    with chosen:
         order = "generator_unordered" if backend in (None, "loky", "threading") else "list"
         yield from joblib.Parallel(return_as=order)(
             joblib.delayed(function)(*call) for call in calls
