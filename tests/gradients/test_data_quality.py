@@ -13,7 +13,7 @@ from torch.utils.data import TensorDataset
 
 from gradients.gradient_oracle import network_gradients
 from strop.data import blobs, corrupt_labels, duplicate, read_images, sample
-from strop.gradients import View, find_duplicates, gradient_evidence, score_labels
+from strop.gradients import View, find_duplicates, gradient_evidence, inspect, score_labels
 from strop.gradients.duplicates import close_groups
 from strop.gradients.folds import picture_loss, train_small
 from strop.gradients.mislabels import neighbour_votes
@@ -78,6 +78,35 @@ def test_a_loss_that_is_no_cross_entropy_tells_no_labels(generator: torch.Genera
     )
     assert evidence.labels is None
     assert evidence.features.shape == (8, 12)
+
+
+def test_labels_are_told_where_gradients_have_vanished(generator: torch.Generator) -> None:
+    labels = torch.arange(12) % 3
+    points = 1000 * one_hot(labels, 3).float()
+    model = nn.Linear(3, 3)
+    with torch.no_grad():
+        model.weight.copy_(torch.eye(3))
+    evidence = gradient_evidence(
+        model, classification, TensorDataset(points, labels), generator=generator
+    )
+    assert not evidence.norms.any()
+    assert torch.equal(evidence.labels, labels)
+
+
+def test_labels_of_another_loss_can_be_given(generator: torch.Generator) -> None:
+    points, labels = labelled(30, generator)
+    report = inspect(
+        small_model(),
+        lambda model, batch: cross_entropy(
+            model(batch[0]), batch[1], reduction="none", label_smoothing=0.1
+        ),
+        TensorDataset(points, labels),
+        generator=generator,
+        n_clusters=2,
+        labels=labels,
+    )
+    assert report.scores is not None
+    assert torch.equal(report.scores.labels, labels)
 
 
 def test_positions_that_do_not_matter_leave_no_trace_in_features(

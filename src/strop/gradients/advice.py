@@ -103,8 +103,8 @@ def _about_duplicates(report: DataReport) -> str:
 def _about_labels(report: DataReport) -> tuple[str, ...]:
     if report.scores is None:
         return (
-            "Labels were not judged: for that the loss must be the cross-entropy of the last "
-            "layer's outputs.",
+            "Labels were not judged: the loss is not the plain cross-entropy of the last layer's "
+            "outputs. If there are classes all the same, give labels=.",
         )
     count = len(report.suspects)
     said = (

@@ -31,8 +31,9 @@ class GradientEvidence:
         norms: (n,) exact norms of the gradients.
         sketches: (n, r) random projections of the gradients, ``E <s_i, s_j> = <g_i, g_j>``.
         features: (n, f) the input of the last layer; without such a layer the unit sketches.
-        logits: (n, c) the output of the last layer, where the loss is its cross-entropy.
-        labels: (n,) the class that each gradient pulls towards, known where the logits are.
+        logits: (n, c) the output of the last layer; None where it has several for an example.
+        labels: (n,) the class that each gradient pulls towards, where the loss is the
+            cross-entropy of these logits; else None.
     """
 
     losses: Tensor
@@ -50,8 +51,8 @@ class GradientEvidence:
         """Predictions and features, for ``score_labels``."""
         if self.logits is None:
             raise InputError(
-                "expected the cross-entropy of the last layer's outputs, whose gradient tells "
-                "predictions and labels, but this loss is another"
+                "expected a linear layer last, with one row of logits for each example, but this "
+                "model's last layer is another"
             )
         return View(logits=self.logits, features=self.features)
 
@@ -102,8 +103,7 @@ def gradient_evidence(
             found_losses = _remembering(loss_fn, seen)
             with capture(model) as tape:
                 found = per_example_gradients(model, found_losses, batch, check=done == 0)
-            parts = found.values()
-            squared = torch.stack([part.squared_norms() for part in parts]).sum(0)
+            squared = torch.stack([part.squared_norms() for part in found.values()]).sum(0)
             sketches = torch.stack(
                 [part.inner_rank_one(*projection.factors[name]) for name, part in found.items()]
             ).sum(0)
@@ -152,11 +152,11 @@ def _evidence(rows: dict[str, Tensor]) -> GradientEvidence:
         rows["features"] = sketches / sketches.norm(dim=1, keepdim=True).clamp_min(tiny)
     if logits is None or pulls is None:
         return GradientEvidence(**rows)
-    labels = pulls.argmin(1)
+    # Of p - onehot(y) the entry of y alone is negative; where p_y > 1/2 it may round to 0.
+    labels = torch.where(pulls.amin(1) < -0.5, pulls.argmin(1), logits.argmax(1))
     expected = logits.softmax(1) - one_hot(labels, logits.shape[1])
-    if not torch.allclose(pulls, expected, atol=1e-3):
-        return GradientEvidence(**rows)  # another loss: what its labels are, no gradient tells
-    return GradientEvidence(**rows, logits=logits, labels=labels)
+    told = torch.allclose(pulls, expected, atol=1e-3)  # else the loss is another
+    return GradientEvidence(**rows, logits=logits, labels=labels if told else None)
 
 
 def _head(uses: list[Use]) -> Use | None:

@@ -56,7 +56,7 @@ def inspect(
         sketch_size: length of the random projections.
         tolerance: see ``find_duplicates``.
         labels: (n,) class numbers; without it the gradients tell them, where the loss is the
-            cross-entropy of the last layer's outputs.
+            plain cross-entropy of the last layer's outputs.
         views: networks to ask about the labels, best from ``views_by_folds``; the model alone
             without it.
         class_names: names of the classes; those of the dataset without it.
