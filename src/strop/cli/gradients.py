@@ -10,7 +10,7 @@ import torch
 from rich.progress import Progress
 from torch import nn
 
-from strop.data import read_images, subset
+from strop.data import LabelledImages, read_images, subset
 from strop.gradients import (
     SVRG,
     Estimator,
@@ -104,7 +104,7 @@ class Inspect:
         device = choose_device(self.device)
         generator = torch.Generator().manual_seed(settings.seed)
         dataset = read_dataset(settings.subject, generator=generator)
-        pictures = hasattr(dataset, "class_names") and settings.subject.loss is None
+        pictures = isinstance(dataset, LabelledImages) and settings.subject.loss is None
         print(dataset if pictures else f"{type(dataset).__name__} of {len(dataset):,} examples")
         model, loss_fn = read_model(settings.subject)
         views = None
@@ -118,11 +118,7 @@ class Inspect:
                 generator=generator,
             )
         if model is None:
-            if not pictures:
-                raise InputError(
-                    "expected --model, package.module:factory: only for labelled pictures is a "
-                    "small network trained in its place"
-                )
+            _expect_pictures(dataset)
             print("a small network, trained on all …")
             model = self._train(dataset, None, generator, device)
         with Progress(transient=True) as bar:
@@ -207,6 +203,7 @@ class Variance:
         dataset = read_dataset(settings.subject, generator=generator)
         model, loss_fn = read_model(settings.subject)
         if model is None:
+            _expect_pictures(dataset)
             model = small_network(dataset, generator=generator)
         model.to(choose_device(self.device)).eval()
         optimizer = torch.optim.SGD(
@@ -243,6 +240,14 @@ class Variance:
         print(f"\nthe page: {(self.out / PAGE).resolve()}")
 
 
+def _expect_pictures(dataset: Any) -> None:
+    if not isinstance(dataset, LabelledImages):
+        raise InputError(
+            "expected --model, package.module:factory: only for labelled pictures there is a small "
+            f"network in its place, but came a {type(dataset).__name__}"
+        )
+
+
 def read_dataset(subject: Subject, *, generator: torch.Generator) -> Any:
     """The dataset that ``--data`` names."""
     sys.path.insert(0, "")  # a function may lie in the folder the command is run in
@@ -255,7 +260,7 @@ def read_dataset(subject: Subject, *, generator: torch.Generator) -> Any:
         dataset = read_images(subject.data, split=split)
     if not subject.count or subject.count >= len(dataset):
         return dataset
-    if hasattr(dataset, "class_names") and hasattr(dataset, "origin"):
+    if isinstance(dataset, LabelledImages):
         return subset(dataset, range(subject.count))
     return torch.utils.data.Subset(dataset, range(subject.count))
 
