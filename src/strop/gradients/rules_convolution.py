@@ -8,6 +8,9 @@ from strop.support import InputError
 
 AnyConvolution = nn.Conv1d | nn.Conv2d | nn.Conv3d
 
+PATCH_ELEMENTS = 2**26
+"""Numbers of patches cut at a time: 256 MiB in single precision."""
+
 SCRATCH_ELEMENTS = 2**18
 """Numbers of activations correlated at a time: the convolution copies its inputs on the way."""
 
@@ -39,9 +42,8 @@ class Convolution(Factored):
     """Thesis appendix A.2.1: ``g_n = sum_t d_nt a_nt^T`` where a_nt is the patch at position t.
 
     The factors are patches, cut out when they are asked for. Whole gradients come from them where
-    they are few, else from a grouped convolution in which every example is a group of its own, and
-    projections of patches from a
-    convolution with the directions as filters: neither cuts patches.
+    they are few, else from a grouped convolution in which every example is a group of its own;
+    projections of patches come from a convolution with the directions as filters.
     """
 
     def __init__(self, layer: AnyConvolution, activations: Tensor, gradients: Tensor) -> None:
@@ -60,8 +62,11 @@ class Convolution(Factored):
         self.inputs = self.shape[1:].numel()
 
     def factors(self) -> tuple[Tensor, Tensor]:
+        return self._patches(self.images), self._grouped_gradients().mT
+
+    def _patches(self, images: Tensor) -> Tensor:
         margins = [margin for margin in reversed(self.padding) for _ in range(2)]
-        patches = nn.functional.pad(self.images, margins) if any(margins) else self.images
+        patches = nn.functional.pad(images, margins) if any(margins) else images
         kernel = self.shape[2:]
         for axis, size in enumerate(kernel):
             reach = self.dilation[axis] * (size - 1) + 1
@@ -69,31 +74,36 @@ class Convolution(Factored):
             patches = patches[..., :: self.dilation[axis]]
         space = len(kernel)
         patches = patches.unflatten(1, (self.groups, -1)).movedim(2, 2 + space)
-        a = patches.reshape(self.examples, self.groups, self.positions, self.inputs)
-        return a, self._grouped_gradients().mT
+        return patches.reshape(len(images), self.groups, self.positions, self.inputs)
 
     def block(self, start: int, stop: int) -> Tensor:
-        if self.positions <= self.outputs:  # few patches, each for many outputs: cutting them pays
-            a, d = self.factors()
-            return d[..., start:stop].mT @ a
-        return self._correlate(self.d.unflatten(1, (self.groups, -1))[:, :, start:stop])
+        return self._outer(self.d.unflatten(1, (self.groups, -1))[:, :, start:stop])
 
     def mean_activations(self) -> Tensor:
         even = self.d.new_full((), 1 / (self.positions * self.groups))
-        return self._correlate(even.expand(self.examples, self.groups, 1, *self.d.shape[2:])).sum(
-            (1, 2)
-        )
+        rows = even.expand(self.examples, self.groups, 1, *self.d.shape[2:])
+        return self._outer(rows).sum((1, 2))
 
     def summed_gradients(self) -> Tensor:
         return self.d.flatten(2).sum(2)
 
-    def _correlate(self, rows: Tensor) -> Tensor:
-        """``sum_t rows_nt a_nt^T`` by a grouped convolution: (n, g, rows, i)."""
-        step = max(1, SCRATCH_ELEMENTS // self.images[0].numel()) if self.examples else 1
-        parts = zip(rows.split(step), self.images.split(step), strict=True)
-        return torch.cat([self._correlate_some(*part) for part in parts])
+    def _outer(self, rows: Tensor) -> Tensor:
+        """``sum_t rows_nt a_nt^T``: (n, g, rows, *space) to (n, g, rows, i)."""
+        # Few patches, each for many outputs: cutting them pays. Grouped convolutions of hundreds
+        # of groups are slow on a GPU, batched products are what it is made for.
+        by_patches = self.positions <= self.outputs or self.d.is_cuda
+        held = self.groups * self.positions * self.inputs
+        step = PATCH_ELEMENTS // held if by_patches else SCRATCH_ELEMENTS // self.images[0].numel()
+        parts = [
+            some.flatten(3) @ self._patches(images) if by_patches else self._correlate(some, images)
+            for some, images in zip(
+                rows.split(max(1, step)), self.images.split(max(1, step)), strict=True
+            )
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
-    def _correlate_some(self, rows: Tensor, images: Tensor) -> Tensor:
+    def _correlate(self, rows: Tensor, images: Tensor) -> Tensor:
+        """The same by a grouped convolution."""
         space, groups = rows.shape[3:], len(rows) * self.groups
         filters = self.d.new_empty(1).expand(groups * rows.shape[2], *self.shape[1:])
         _, values, _ = torch.ops.aten.convolution_backward(
