@@ -71,9 +71,18 @@ def main() -> None:
     parser.add_argument("--versions", nargs="*", default=[], help="such as torch=2.11")
     parser.add_argument("--out", type=Path, default=Path("docs/thesis/records"))
     options = parser.parse_args()
+    contents = {file.name: json.loads(file.read_text()) for file in options.results}
+    kept = {name: run for name, run in contents.items() if isinstance(run, dict)}
+    for name, run in kept.items():
+        write(options.out / name, run)
     results = [
-        entry["result"] for file in options.results for entry in json.loads(file.read_text())
+        entry["result"]
+        for name, entries in contents.items()
+        if name not in kept
+        for entry in entries
     ]
+    if not results:
+        return
     records = [record_of(result) for result in results if result["run"] in NAMES]
     for name in ITEMS:
         experiment = experiment_of(find_item(name))

@@ -9,6 +9,7 @@ process; seconds of the processor, or of the device on a GPU. Seconds at every p
 
 import time
 from dataclasses import dataclass
+from statistics import median
 from typing import Any, Literal
 
 import torch
@@ -78,21 +79,22 @@ def draw(records: list[Record]) -> Any:
 
     figure = Figure(figsize=(6.5, 4), layout="constrained")
     axes = figure.add_subplot()
-    for shift, name in ((-0.12, "SH"), (0.12, "MH")):
-        for at, one in enumerate(records):
-            axes.plot(
-                [at + shift] * len(one[name]),
-                one[name],
-                "o",
-                alpha=0.5,
-                color="tab:blue" if name == "SH" else "tab:red",
-                label=name if at == 0 else None,
-            )
-    axes.set_yscale("log")
-    axes.set_xticks(range(len(records)), labels=[str(one["size"]) for one in records])
-    axes.set(xlabel="batch size", ylabel="ms of forward and backward, each round")
-    axes.set_title(
-        f"{records[0]['dimension']} dimensions, {records[0]['device']}", fontsize="small"
+    labels = []
+    for at, one in enumerate(records):
+        ratios = [mh / sh for mh, sh in zip(one["MH"], one["SH"], strict=True)]
+        axes.plot([at] * len(ratios), ratios, "o", alpha=0.5, color="tab:red")
+        sh, mh = (median(one[name]) for name in ("SH", "MH"))
+        labels.append(f"{one['size']}\nSH {sh:.2g} ms, MH {mh:.2g} ms")
+    axes.axhline(1.0, color="0.5", lw=1)
+    axes.set_xticks(range(len(records)), labels=labels)
+    axes.set(
+        xlabel="batch size, and the median of the rounds",
+        ylabel="time of MH over SH, each round",
+        xlim=(-0.5, len(records) - 0.5),
+        ylim=(0, None),
     )
-    axes.legend(frameon=False)
+    axes.set_title(
+        f"forward and backward, {records[0]['dimension']} dimensions, {records[0]['device']}",
+        fontsize="small",
+    )
     return figure

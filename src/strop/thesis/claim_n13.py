@@ -25,15 +25,15 @@ class Settings:
     """Points between SH and MH, softest first."""
 
     scale: Scale = field(default_factory=lambda: SCALES["small"])
-    temperatures: tuple[float, ...] = (0.2, 0.1, 0.05, 0.02)
-    ks: tuple[int, ...] = (16, 4)
+    temperatures: tuple[float, ...] = (0.05, 0.02)
+    ks: tuple[int, ...] = (4,)
 
 
 PRESETS = {
     "smoke": Settings(SCALES["smoke"], temperatures=(0.1,), ks=(4,)),
     "small": Settings(),
-    "gpu": Settings(SCALES["gpu"]),
-    "paper": Settings(SCALES["flickr30k"]),
+    "gpu": Settings(SCALES["gpu"], temperatures=(0.2, 0.1, 0.05, 0.02), ks=(16, 4)),
+    "paper": Settings(SCALES["flickr30k"], temperatures=(0.2, 0.1, 0.05, 0.02), ks=(16, 4)),
 }
 
 

@@ -32,10 +32,12 @@ class Settings:
     starts: tuple[float, ...] = tuple(float(angle) for angle in range(-10, 41, 2))
     steps: tuple[float, ...] = (0.003, 0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4)
     length: int = 600
+    shown: float = 28.0
+    """The start whose path is drawn."""
 
 
 PRESETS = {
-    "smoke": Settings(starts=(-4.0, 0.0, 30.0), steps=(0.01, 0.15), length=200),
+    "smoke": Settings(starts=(-4.0, 0.0, 28.0), steps=(0.01, 0.15), length=200),
     "small": Settings(),
     "gpu": Settings(),
     "paper": Settings(),
@@ -50,6 +52,7 @@ def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
         "positive": settings.positive,
         "negatives": [settings.hard, *settings.many],
         "starts": list(settings.starts),
+        "shown": settings.shown,
         "length": settings.length,
     }
     return each(
@@ -69,6 +72,7 @@ def descend(
     positive: float,
     negatives: list[float],
     starts: list[float],
+    shown: float,
     length: int,
     loss: str,
     rule: str,
@@ -89,7 +93,6 @@ def descend(
     late, before = values[-quarter:], values[-2 * quarter : -quarter]
     moving = path[-quarter:].diff(dim=0).abs().amax(dim=0) > 1e-9
     no_fall = late.amin(dim=0) >= before.amin(dim=0) - 1e-12
-    first = starts.index(0.0) if 0.0 in starts else 0
     return {
         "loss": loss,
         "rule": rule,
@@ -97,8 +100,8 @@ def descend(
         "oscillates": (moving & no_fall & (late.amax(dim=0) > 1e-9)).tolist(),
         "monotone": (values.diff(dim=0) <= 1e-12).all(dim=0).tolist(),
         "last": [round(one, 6) for one in values[-1].tolist()],
-        "trace": [round(one, 3) for one in torch.rad2deg(path[:61, first]).tolist()],
-        "trace_loss": [round(one, 5) for one in values[:60, first].tolist()],
+        "trace": [round(one, 3) for one in torch.rad2deg(path[:41, starts.index(shown)]).tolist()],
+        "trace_loss": [round(one, 5) for one in values[:40, starts.index(shown)].tolist()],
     }
 
 
@@ -122,8 +125,10 @@ def draw(records: list[Record]) -> Any:
     chosen = widest(records)
     for one in records:
         if one["rule"] == "descent" and one["step"] == chosen:
-            traces.plot(one["trace"], color=colours[one["loss"]], label=one["loss"])
-    traces.set(xlabel="step", ylabel="angle of the query, degrees", title=f"steps of {chosen}")
+            traces.plot(one["trace"], ".-", color=colours[one["loss"]], label=one["loss"])
+    traces.set(
+        xlabel="step", ylabel="angle of the query, degrees", title=f"descent, step size {chosen}"
+    )
     traces.legend(frameon=False)
     for rule, style in zip(RULES, ("-", ":"), strict=True):
         for loss in LOSSES:
@@ -133,6 +138,7 @@ def draw(records: list[Record]) -> Any:
                 [100 * sum(one["oscillates"]) / len(one["oscillates"]) for one in some],
                 style,
                 marker="o",
+                markersize=9 if loss == "SH" else 5,  # both are seen where they coincide
                 color=colours[loss],
                 label=f"{loss}, {rule}",
             )

@@ -21,7 +21,7 @@ class Settings:
     """MH at several batch sizes, the learning rate the same, beside VSE0 at 128."""
 
     scale: Scale = field(default_factory=lambda: SCALES["small"])
-    batches: tuple[int, ...] = (128, 256, 512, 1024)
+    batches: tuple[int, ...] = (128, 256, 1024)
 
 
 PRESETS = {

@@ -67,7 +67,7 @@ def n3(records: Records) -> Verdict:
 def n4(records: Records) -> Verdict:
     runs = runs_of(records["table-3.2"])
     gaps = {
-        name.partition("VSE++")[2]: {
+        _variant(name): {
             seed: r1(runs[name][seed]) - r1(runs[base][seed]) for seed in seeds_of(runs, name, base)
         }
         for name in runs
@@ -81,7 +81,7 @@ def n4(records: Records) -> Verdict:
         above(
             [gaps[more][seed] - gaps[fewer][seed] for seed in gaps[more] if seed in gaps[fewer]],
             0.0,
-            f"the gap{more} less that{fewer}",
+            f"the gap with {more} less that with {fewer}",
         )
         for fewer, more in ((less, whole), (whole, stronger))
     ]
@@ -92,11 +92,22 @@ def n4(records: Records) -> Verdict:
         above(
             [gaps[label][seed] - gaps[whole][seed] for seed in gaps[label]],
             0.0,
-            f"the gap{label} less that{whole}",
+            f"the gap with {label} less that with {whole}",
         )
         for label in tuned
     ]
     return all_of(parts)
+
+
+def _variant(name: str) -> str:
+    """What is changed in a row.
+
+    >>> _variant("VSE++ | RC"), _variant("VSE++ (ResNet) | RC")
+    ('RC', 'ResNet, RC')
+    """
+    model, _, trainset = name.partition(" | ")
+    changed = model.removeprefix("VSE++").strip(" ()")
+    return f"{changed}, {trainset}" if changed else trainset
 
 
 def n5(records: Records) -> Verdict:

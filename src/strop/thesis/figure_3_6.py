@@ -24,7 +24,7 @@ class Settings:
     """Sizes of the negative set, the batch being 128."""
 
     scale: Scale = field(default_factory=lambda: SCALES["small"])
-    sizes: tuple[int, ...] = (2, 8, 32, 128, 256, 512)
+    sizes: tuple[int, ...] = (2, 32, 128, 512)
 
 
 PRESETS = {

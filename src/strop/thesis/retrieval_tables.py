@@ -40,7 +40,7 @@ class Variant:
         )
 
     def label(self, model: str) -> str:
-        return f"{model}{self.model}, {self.trainset}"
+        return f"{model}{self.model} | {self.trainset}"
 
 
 FEATURES = ("resnet50", "efficientnet_lite0")
@@ -109,7 +109,7 @@ def ours(
         collapsed = sum(one["collapsed"] for one in chosen)
         seeds = f"{len(chosen)} seed{'s' if len(chosen) > 1 else ''}"
         note = f"; {collapsed} collapsed" if collapsed else ""
-        model, _, trainset = name.partition(", ")
+        model, _, trainset = name.partition(" | ")
         label = f"{model} [here, {seeds}{note}]"
         rows.append(Row(("", label, trainset or "all the images", *_figures(tested))))
     return tuple(rows)
