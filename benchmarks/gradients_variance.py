@@ -25,6 +25,7 @@ finished job is a file, and a second call goes on where the first ended:
 import argparse
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -322,6 +323,7 @@ def main() -> None:
         work = train_job if options.job["step"] is None else cluster_job
         print(json.dumps(work(options.job)))
         return
+    os.environ["OMP_NUM_THREADS"] = str(options.threads)  # of the jobs: numpy asks no other
     options.out.mkdir(parents=True, exist_ok=True)
     common = {
         name: getattr(options, name)

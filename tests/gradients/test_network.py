@@ -1,6 +1,7 @@
 """Whole networks against one backward pass per example; what cannot be right is refused."""
 
 import logging
+import weakref
 
 import pytest
 import torch
@@ -18,6 +19,8 @@ from strop.gradients import (
     random_projection,
     rules_fallback,
 )
+from strop.gradients.network import each_parameter
+from strop.gradients.per_example import Outer
 from strop.models import cifar_resnet
 from strop.support import InputError
 
@@ -334,3 +337,22 @@ def test_a_projection_for_another_model_is_refused(generator):
     projection = random_projection(nn.Linear(6, 2), size=3, generator=generator)
     with pytest.raises(InputError, match="another model"):
         gradient_sketch(mlp(), classification, NETWORKS["mlp"][1](), projection=projection)
+
+
+def test_what_a_layer_was_given_goes_when_its_turn_is_over():
+    """Else a sum over the layers would hold all their activations and gradients at once."""
+    model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(4)))
+    batch = torch.randn(3, 4)
+    seen = []
+    for _, part in each_parameter(model, lambda m, x: m(x).sum(1), batch, check=False):
+        if isinstance(part, Outer):
+            assert all(gradients() is None for gradients in seen)
+            seen.append(weakref.ref(part.d))
+    assert len(seen) == 4
+
+
+def test_parts_come_by_name_in_the_order_of_the_model():
+    model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    model.append(model[0])
+    found = per_example_gradients(model, lambda m, x: m(x).sum(1), torch.randn(3, 4))
+    assert list(found) == [name for name, _ in model.named_parameters()]
