@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -27,6 +28,7 @@ __all__ = [
     "constant_limit",
     "robust_by_bisection",
     "saddle_point",
+    "slack_by_bisection",
     "withstands",
 ]
 
@@ -125,16 +127,51 @@ def constant_limit(positives: int, negatives: int, *, loss: Loss = "exponential"
 
 
 def saddle_point(
-    data: SignedData, *, attack: Norm, eps: float, loss: Loss = "exponential"
+    data: SignedData, *, attack: Norm, eps: float, loss: Loss | Literal["hinge"] = "exponential"
 ) -> tuple[Tensor, float]:
     """argmin_{w,b} mean_i zeta(y_i (w.x_i + b) - eps ||w||_*), eq. (5.3), by a cone solver."""
-    from strop.margins.joint import weight_norm
-
     cp = require("cvxpy", extra="solvers", purpose="the saddle-point problem")
     rows = data.dense().double().cpu().numpy()
     signs = data.signs.double().cpu().numpy()
     w, b = cp.Variable(rows.shape[1]), cp.Variable()
-    shortfall = eps * weight_norm(cp, w, attack, data.shape) - (rows @ w + cp.multiply(signs, b))
-    risk = cp.sum(cp.exp(shortfall)) if loss == "exponential" else cp.sum(cp.logistic(shortfall))
+    shortfall = eps * weight_norm(cp, w, attack, data.shape) - rows @ w
+    if data.intercept:
+        shortfall = shortfall - cp.multiply(signs, b)
+    if loss == "exponential":
+        risk = cp.sum(cp.exp(shortfall))
+    elif loss == "logistic":
+        risk = cp.sum(cp.logistic(shortfall))
+    elif loss == "hinge":
+        risk = cp.sum(cp.pos(1 + shortfall))
+    else:
+        raise InputError(f"expected the loss exponential, logistic or hinge, came {loss!r}")
     cp.Problem(cp.Minimize(risk / len(signs))).solve(solver="CLARABEL")
-    return torch.as_tensor(w.value), float(b.value)
+    offset = float(b.value) if data.intercept and b.value is not None else 0.0
+    return torch.as_tensor(w.value), offset
+
+
+def slack_by_bisection(data: SignedData, *, attack: Norm, slack: float, tol: float = 1e-5) -> float:
+    """max eps such that some (w, b) has mean_i [1 - y_i (w.x_i + b) + eps ||w||_*]_+ <= slack.
+
+    Thesis appendix B.1, as it stands there: at an eps the least loss is a convex problem, and it
+    rises with eps, so eps is bisected. :func:`strop.margins.solve` with ``slack`` solves one
+    problem in its place, with a certificate.
+
+    >>> from strop.geometry import L2
+    >>> from strop.margins.data import signed_data
+    >>> data = signed_data([[1.0], [1.0], [1.0], [-1.0]], [1, 1, 1, 1])
+    >>> round(slack_by_bisection(data, attack=L2, slack=0.75), 3)
+    0.333
+    """
+    signs = data.signs.double()
+    low, high = 0.0, data.scale(attack)
+    while high - low > tol * high:
+        eps = (low + high) / 2
+        w, b = saddle_point(data, attack=attack, eps=eps, loss="hinge")
+        values = data.values(w.to(torch.float64)) + signs * b
+        size = data.measure(attack.dual, w.double())
+        if float((1 - values + eps * size).clamp(min=0).mean()) <= slack:
+            low = eps
+        else:
+            high = eps
+    return low

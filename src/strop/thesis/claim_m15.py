@@ -1,0 +1,136 @@
+"""Claim M15: deeper linear convolutional networks and the Fourier 2/L quasi-norm.
+
+    strop thesis run claim-M15
+
+Thesis theorem 2 for L > 2. Networks of L = 2, 3, 4 circular convolutions under gradient descent
+with line search. At a stationary point of ||F(w)||_{2/L} among the classifiers of margin one, the
+layers' common spectrum |F w|^{1/L} is parallel to its own pull g |F w|^{(L-1)/L}, where g is the
+spectrum of the mixture of points on the margin; their cosine is 1. Expected: a cosine near 1, and
+spectra that grow sparser with L.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from strop.geometry.fourier import half_spectrum, multiplicity
+from strop.margins.networks import train_convnet
+from strop.thesis.calls import Each, Record, one_by_one
+from strop.thesis.linear_margins import gaussian, rounded
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Gaussian data; ``scale`` is the length of each layer at the start."""
+
+    count: int = 12
+    dimension: int = 48
+    layers: tuple[int, ...] = (2, 3, 4)
+    scale: float = 0.5
+    iterations: int = 4_000
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+
+
+PRESETS = {
+    "smoke": Settings(count=4, dimension=12, layers=(2, 3), iterations=200, seeds=(0,)),
+    "small": Settings(),
+    "gpu": Settings(count=25, dimension=100, iterations=30_000),
+    "paper": Settings(count=25, dimension=100, iterations=30_000),
+}
+
+
+def deep(
+    layers: int, count: int, dimension: int, scale: float, iterations: int, seed: int
+) -> Record:
+    """One network: its spectrum, how sparse it is, how near to stationary."""
+    data = gaussian(count, dimension, seed)
+    path = train_convnet(
+        data,
+        layers=layers,
+        scale=scale,
+        method="search",
+        iterations=iterations,
+        generator=torch.Generator().manual_seed(seed),
+        zero_last=layers == 2,
+    )
+    counts = multiplicity((dimension,)).double()
+    spectrum = half_spectrum(path.weights.double()[None], dims=1)[0]
+    pull = half_spectrum(data.mix(path.mixture.double())[None], dims=1)[0]
+    size = spectrum.abs() / spectrum.abs().max()
+    own = size ** (1 / layers)
+    # The pull along the layer's own phase, in its units.
+    along = (pull * torch.exp(-1j * spectrum.angle())).real * size ** ((layers - 1) / layers)
+    across = (pull * torch.exp(-1j * spectrum.angle())).imag * size ** ((layers - 1) / layers)
+    length = (counts * (along**2 + across**2)).sum().sqrt() * (counts * own**2).sum().sqrt()
+    values = data.values(path.weights.double())
+    margin = float(values.min())
+    quasi = {
+        str(p): rounded(float((counts * spectrum.abs() ** (2 / p)).sum() ** (p / 2)) / margin)
+        for p in (2, 3, 4)
+    }
+    return {
+        "layers": layers,
+        "seed": seed,
+        "cosine": rounded(float((counts * along * own).sum() / length)),
+        "effective": rounded(
+            float((counts * spectrum.abs()).sum() ** 2 / (counts * spectrum.abs() ** 2).sum())
+        ),
+        "above_one_percent": int(counts[size > 0.01].sum()),
+        "dimension": dimension,
+        "quasi_norms": quasi,
+        "margin_l1": rounded(path.margin),
+        "spectrum": [rounded(float(value)) for value in size.sort(descending=True).values],
+    }
+
+
+def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
+    shared = {
+        "count": settings.count,
+        "dimension": settings.dimension,
+        "scale": settings.scale,
+        "iterations": settings.iterations,
+    }
+    return each(
+        deep,
+        [
+            shared | {"layers": layers, "seed": seed}
+            for layers in settings.layers
+            for seed in settings.seeds
+        ],
+    )
+
+
+def draw(records: list[Record]) -> Any:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(10, 3.8), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    colours = {2: "tab:blue", 3: "tab:orange", 4: "tab:green"}
+    for one in records:
+        left.semilogy(
+            [max(value, 1e-6) for value in one["spectrum"]],
+            color=colours[one["layers"]],
+            alpha=0.6,
+            lw=1,
+        )
+    for layers in sorted({one["layers"] for one in records}):
+        some = [one for one in records if one["layers"] == layers]
+        left.plot([], [], color=colours[layers], label=f"L = {layers}")
+        right.plot(
+            [layers] * len(some),
+            [one["effective"] for one in some],
+            "o",
+            color=colours[layers],
+            label=f"cosine {min(one['cosine'] for one in some):.4f} or more",
+        )
+    left.set(xlabel="frequency, by size", ylabel="|F w| / largest", ylim=(1e-6, 2))
+    left.legend(fontsize="small")
+    right.set(
+        xlabel="layers L",
+        ylabel=f"effective frequencies of {records[0]['dimension']}",
+        xticks=sorted({one["layers"] for one in records}),
+        ylim=(0, None),
+    )
+    right.legend(fontsize="small")
+    return figure
