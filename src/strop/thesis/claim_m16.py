@@ -133,5 +133,5 @@ def draw(records: list[Record]) -> Any:
         ylabel=f"saddle-point loss at ε = {records[0]['eps']:g}",
         xscale="log",
     )
-    axes.legend(fontsize="small")
+    axes.legend(fontsize="small", loc="center right")
     return figure

@@ -6,8 +6,10 @@ Thesis chapter 6 names it as future work. Linear classifiers of Gaussian data un
 loss, by gradient descent, by descent with a fixed diagonal and a fixed full preconditioner P, by
 AdaGrad and by Adam; each one's margin as a share of the best, for the l1, l2, l∞ norms of the
 weights and for sqrt(w' P w). Expected: descent with P maximises the margin of sqrt(w' P w), hence
-robustness against sqrt(delta' P^-1 delta); AdaGrad that of its final P; Adam that of l∞, the
-robustness against l1 attacks, as sign descent does.
+robustness against sqrt(delta' P^-1 delta); AdaGrad that of the P it ends with; Adam, where the loss
+falls slowly against its memory, that of l∞, hence robustness against l1 attacks, as sign descent
+does. With its usual memory of 1,000 steps the gradients die before they are forgotten: its P stays
+that of the first steps, up to a factor, and its bias is that of a diagonal preconditioner.
 """
 
 from dataclasses import dataclass
@@ -22,7 +24,7 @@ from strop.margins.risk import log_risk, pull
 from strop.thesis.calls import Each, Record, one_by_one
 from strop.thesis.linear_margins import ATTACKS, gaussian, rounded
 
-METHODS = ("gd", "diagonal", "full", "adagrad", "adam")
+METHODS = ("gd", "diagonal", "full", "adagrad", "adam", "adam-short")
 NORMS = ("l1", "l2", "linf", "own P")
 _ATTACK_OF = {"l1": "linf", "l2": "l2", "linf": "l1"}
 
@@ -34,9 +36,9 @@ class Settings:
     count: int = 20
     dimension: int = 60
     spread: float = 30.0
-    iterations: int = 10_000
+    iterations: int = 6_000
     rate: float = 0.01
-    """Of Adam and AdaGrad, falling to zero along a cosine."""
+    """Of Adam; AdaGrad takes 30 times it, Adam with a short memory (0.95) a tenth."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
 
@@ -62,7 +64,7 @@ def preconditioned(
     if method in ("gd", "diagonal", "full"):
         metric = _metric(method, dimension, spread, seed)
         weights = _descend(data, metric, iterations)
-    elif method in ("adam", "adagrad"):
+    elif method in ("adam", "adam-short", "adagrad"):
         weights, metric = _adaptive(data, method, iterations, rate)
     else:
         raise ValueError(f"expected a method of {METHODS}, came {method!r}")
@@ -106,17 +108,17 @@ def _adaptive(data: SignedData, method: str, iterations: int, rate: float) -> tu
     optimizer: torch.optim.Optimizer
     if method == "adam":
         optimizer = torch.optim.Adam([w], lr=rate, eps=1e-100)
+    elif method == "adam-short":
+        optimizer = torch.optim.Adam([w], lr=rate / 10, betas=(0.9, 0.95), eps=1e-100)
     else:
         optimizer = torch.optim.Adagrad([w], lr=30 * rate, eps=1e-100)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, iterations)
     for _ in range(iterations):
         values = data.values(w.detach())
         shares = pull(values, "exponential") * log_risk(values, "exponential").exp()
         w.grad = -data.mix(shares)
         optimizer.step()
-        schedule.step()
     state = optimizer.state[w]
-    squares = state["exp_avg_sq"] if method == "adam" else state["sum"]
+    squares = state["sum"] if method == "adagrad" else state["exp_avg_sq"]
     return w.detach(), squares.sqrt().diag()
 
 

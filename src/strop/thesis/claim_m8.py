@@ -29,7 +29,7 @@ class Settings:
     dimension: int = 5
     attacks: tuple[str, ...] = ("linf", "l2")
     losses: tuple[str, ...] = ("exponential", "logistic")
-    shares: tuple[float, ...] = (0.2, 0.5, 0.8, 0.9, 0.95, 1.05, 1.2, 2.0, 5.0)
+    shares: tuple[float, ...] = (0.5, 0.7, 0.8, 0.9, 0.95, 1.05, 1.2, 1.5, 2.0)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
 
 
@@ -106,6 +106,6 @@ def draw(records: list[Record]) -> Any:
     right.set(ylabel="|b - p*|")
     for axes in (left, right):
         axes.axvline(1, color="0.6", lw=1)
-        axes.set(xlabel="ε / half the distance of the means", xscale="log")
+        axes.set(xlabel="ε / half the distance of the means")
     left.legend(fontsize="small")
     return figure

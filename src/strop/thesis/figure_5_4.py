@@ -18,6 +18,7 @@ import torch
 from strop.attacks import pgd
 from strop.data import subset
 from strop.geometry import Linf
+from strop.thesis.bits import packed
 from strop.thesis.calls import Each, Record, one_by_one
 from strop.thesis.image_models import classifier, pictures
 from strop.thesis.linear_margins import adversarially, regularised, rounded
@@ -115,27 +116,10 @@ def robustness(
         "beta": settings.get("beta"),
         "seed": settings["seed"],
         "tested": [
-            {"eps": one, "accuracy": rounded(sum(right) / len(right)), "right": _bits(right)}
+            {"eps": one, "accuracy": rounded(sum(right) / len(right)), "right": packed(right)}
             for one, right in standing.items()
         ],
     }
-
-
-def right_of(one: Record) -> list[bool]:
-    """Which test pictures withstood: the bits of a record.
-
-    >>> right_of({"right": "5:a8"})
-    [True, False, True, False, True]
-    """
-    count, digits = one["right"].split(":")
-    bits = bin(int(digits, 16))[2:].zfill(4 * len(digits))
-    return [bit == "1" for bit in bits[: int(count)]]
-
-
-def _bits(right: list[bool]) -> str:
-    padded = right + [False] * (-len(right) % 4)
-    bits = "".join("1" if one else "0" for one in padded)
-    return f"{len(right)}:{int(bits, 2):0{len(bits) // 4}x}"
 
 
 def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
