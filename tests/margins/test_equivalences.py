@@ -12,7 +12,9 @@ from strop.margins import signed_data, solve
 from strop.margins.equivalences import (
     compare_formulations,
     constant_limit,
+    robust_by_bisection,
     saddle_point,
+    slack_by_bisection,
     withstands,
 )
 from strop.margins.locally_linear import certify_locally
@@ -32,6 +34,34 @@ def test_three_formulations_have_one_answer(attack: Norm) -> None:
         eps = share * best.margin
         weights = best.weights.reshape(-1)
         assert withstands(data, weights, best.intercept, attack=attack, eps=eps) is holds
+
+
+def test_bisection_does_not_give_up_close_to_the_margin() -> None:
+    # Asked for the least norm with robust values >= 1, the cone solver failed on these data: close
+    # to the margin that norm grows without bound.
+    drawn = separable_gaussian(
+        count=10, dimension=20, generator=torch.Generator().manual_seed(1), dtype=torch.float64
+    )
+    data = signed_data(drawn.points, drawn.signs)
+    found = robust_by_bisection(data, attack=L2, tol=1e-6)
+    assert found == pytest.approx(solve(data, attack=L2, tol=1e-8).margin, rel=3e-6)
+
+
+@pytest.mark.parametrize("attack", [Linf, L2], ids=str)
+def test_slack_by_bisection_is_the_one_convex_problem(attack: Norm) -> None:
+    generator = torch.Generator().manual_seed(0)
+    signs = torch.tensor([1.0, -1.0]).repeat(10)
+    noise = torch.randn(20, 3, generator=generator, dtype=torch.float64)
+    data = signed_data(noise + 0.4 * signs[:, None], signs, intercept=True)
+    best = solve(data, attack=attack, slack=0.9)
+    found = slack_by_bisection(data, attack=attack, slack=0.9, tol=1e-5)
+    assert found == pytest.approx(best.margin, rel=1e-4)
+
+
+def test_unknown_loss_of_the_saddle_point_is_refused() -> None:
+    data = signed_data([[1.0], [-1.0]], [1, -1])
+    with pytest.raises(InputError, match="hinge"):
+        saddle_point(data, attack=L2, eps=0.1, loss="square")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("loss", ["exponential", "logistic"])

@@ -68,32 +68,28 @@ def compare_formulations(data: SignedData, *, attack: Norm, tol: float = 1e-6) -
 def robust_by_bisection(data: SignedData, *, attack: Norm, tol: float = 1e-6) -> float:
     """The largest eps at which some classifier withstands every attack, by asking at each eps.
 
-    At an eps the question is a convex one: is there (w, b) with y_i (w.x_i + b) - eps ||w||_* >= 1
-    for all i? It is put to a cone solver; the classifier it answers with is then attacked, point by
-    point, with the steepest perturbation of that size.
+    At an eps the question is a convex one: is min_i y_i (w.x_i + b) - eps ||w||_* above zero for
+    some w of ||w||_* <= 1? It is put to a cone solver; the classifier it answers with is then
+    attacked, point by point, with the steepest perturbation of that size.
     """
     cp = require("cvxpy", extra="solvers", purpose="the maximally robust problem by bisection")
     rows = data.dense().double().cpu().numpy()
+    w, b, eps = cp.Variable(rows.shape[1]), cp.Variable(), cp.Parameter(nonneg=True)
+    values = rows @ w
+    if data.intercept:
+        values = values + cp.multiply(data.signs.double().cpu().numpy(), b)
+    size = weight_norm(cp, w, attack, data.shape)
+    problem = cp.Problem(cp.Maximize(cp.min(values) - eps * size), [size <= 1])
     low, high = 0.0, data.scale(attack)
     while high - low > tol * high:
-        eps = (low + high) / 2
-        w, b = cp.Variable(rows.shape[1]), cp.Variable()
-        values = rows @ w
-        if data.intercept:
-            values = values + cp.multiply(data.signs.double().cpu().numpy(), b)
-        size = weight_norm(cp, w, attack, data.shape)
-        problem = cp.Problem(cp.Minimize(size), [values - eps * size >= 1])
-        try:
-            problem.solve(solver="CLARABEL")
-        except cp.error.SolverError:
-            high = eps
-            continue
+        eps.value = (low + high) / 2
+        problem.solve(solver="CLARABEL", tol_gap_abs=1e-11, tol_gap_rel=1e-11, tol_feas=1e-11)
         offset = float(b.value) if data.intercept and b.value is not None else 0.0
         found = None if w.value is None else torch.as_tensor(w.value)
-        if found is not None and withstands(data, found, offset, attack=attack, eps=eps):
-            low = eps
+        if found is not None and withstands(data, found, offset, attack=attack, eps=eps.value):
+            low = eps.value
         else:
-            high = eps
+            high = eps.value
     return low
 
 
