@@ -2,8 +2,8 @@
 
     strop thesis run claim-M15
 
-Thesis theorem 2 for L > 2. Networks of L = 2, 3, 4 circular convolutions under gradient descent
-with line search. At a stationary point of ||F(w)||_{2/L} among the classifiers of margin one, the
+Thesis theorem 2 for L > 2. Networks of L = 2, 3, 4 circular convolutions under gradient descent by
+relative steps. At a stationary point of ||F(w)||_{2/L} among the classifiers of margin one, the
 layers' common spectrum |F w|^{1/L} is parallel to its own pull g |F w|^{(L-1)/L}, where g is the
 spectrum of some mixture of the points on the margin; their cosine is 1. The best mixture is found
 by non-negative least squares. Expected: a cosine near 1, and spectra that grow sparser with L.
@@ -17,7 +17,7 @@ from torch import Tensor
 
 from strop.geometry.fourier import half_spectrum, multiplicity
 from strop.margins import SignedData
-from strop.margins.networks import train_convnet
+from strop.margins.convnet import train_convnet
 from strop.support import require
 from strop.thesis.calls import Each, Record, one_by_one
 from strop.thesis.linear_margins import gaussian, rounded
@@ -33,7 +33,7 @@ class Settings:
     scale: float = 0.5
     near: float = 0.1
     """Points up to this share above the margin count as on it."""
-    iterations: int = 3_000
+    iterations: int = 1_500
     seeds: tuple[int, ...] = tuple(range(10))
 
 
@@ -60,7 +60,7 @@ def deep(
         data,
         layers=layers,
         scale=scale,
-        method="search",
+        method="relative",
         iterations=iterations,
         generator=torch.Generator().manual_seed(seed),
         zero_last=layers == 2,
@@ -88,6 +88,8 @@ def stationarity(data: SignedData, weights: Tensor, *, layers: int, near: float)
     spectrum = half_spectrum(weights[None], dims=1)[0]
     size = spectrum.abs() / spectrum.abs().max()
     values = data.values(weights)
+    if not float(values.min()) > 0:
+        return 0.0  # the points are not separated yet
     rows = data.dense()[values <= (1 + near) * values.min()].double()
     # Each point's spectrum in the phase of the weights', as a layer feels it.
     pulls = half_spectrum(rows, dims=1) * torch.exp(-1j * spectrum.angle())

@@ -89,7 +89,7 @@ def m5(records: Records) -> Verdict:
         ]
         for run in runs
     }
-    searched = [1 - share for share in _shares(some, "convnet-search", "fourier-linf")]
+    searched = [1 - share for share in _shares(some, "convnet-relative", "fourier-linf")]
     first = by_run[runs[0]]
     parts = [
         above(first, SAME, "gradient descent leaves a gap of"),
@@ -103,7 +103,7 @@ def m5(records: Records) -> Verdict:
                 f"{runs[0][1]:g} the gap changes by",
             )
         )
-    parts.append(below(searched, 2 * SAME, "a line search on the log of the risk leaves"))
+    parts.append(below(searched, 2 * SAME, "relative steps leave"))
     return all_of(parts)
 
 

@@ -6,7 +6,7 @@ Thesis section 5.5.1 and 5.6.1. A two-layer linear network of circular convoluti
 descent, Fourier-l1 regularisation, gradient descent on a linear model, and the exact solution.
 Expected: regularisation meets the exact line; the network comes near it and leaves a gap, which
 depends on the scale of its first weights and on the step (claims M4, M5). The second panel shows
-that gap along training; a line search on the logarithm of the risk closes most of it.
+that gap along training; steps by a share of the layers' own length close most of it.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from strop.thesis.calls import Each, Record, one_by_one
 from strop.thesis.figure_5_2 import problems
 from strop.thesis.linear_margins import draw_against_ratio, exact, trained
 
-METHODS = ("fourier-l1", "convnet-search", "convnet", "gd+ls")
+METHODS = ("fourier-l1", "convnet-relative", "convnet", "gd+ls")
 ATTACK = "fourier-linf"
 
 
@@ -52,7 +52,7 @@ def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
     ]
     others = [
         {"method": "fourier-l1"} | short,
-        {"method": "convnet-search"} | long,
+        {"method": "convnet-relative"} | long,
         {"method": "gd+ls"} | long,
     ]
     calls = [problem | one for one in variants + others for problem in drawn]
@@ -96,7 +96,9 @@ def _draw_gaps(axes: Any, records: list[Record]) -> None:
         mean = [
             sum(one["gaps"][place][1] for one in some) / len(some) for place in range(len(times))
         ]
-        label = "line search" if method == "convnet-search" else f"scale {scale:g}, step {step:g}"
+        label = (
+            "relative steps" if method == "convnet-relative" else f"scale {scale:g}, step {step:g}"
+        )
         axes.loglog(times, mean, "o-", ms=4, label=label)
     axes.set(
         xlabel="iteration", ylabel="gap to the exact margin", title=f"the gap, d/n = {ratio:g}"

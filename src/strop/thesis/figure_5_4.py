@@ -7,7 +7,7 @@ Thesis section 5.5.2. (a) Linear models, l∞: adversarial training at shares of
 each; (d) TRADES over its coefficient. Expected: (a) peaks at the maximal epsilon, (b) is flat at
 the top for small lambda (claim M7); in (c) each test epsilon is served best by the same training
 epsilon, (d) falls as the coefficient shrinks (claim M12). At small (c) and (d) are small CNNs on
-scikit-learn's digits, five seeds; at gpu a ResNet-18 on CIFAR-10, at paper the thesis's WRN-28-10.
+scikit-learn's digits, five seeds; at gpu ResNet-20s on CIFAR-10, at paper the thesis's WRN-28-10.
 """
 
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ from strop.thesis.bits import packed
 from strop.thesis.calls import Each, Record, one_by_one
 from strop.thesis.image_models import classifier, pictures
 from strop.thesis.linear_margins import adversarially, regularised, rounded
-from strop.thesis.small_trainings import CIFAR_RESNET, DIGITS, THESIS
+from strop.thesis.small_trainings import CIFAR_RESNET20, DIGITS, THESIS
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ PRESETS = {
     "gpu": Settings(
         iterations=10_000,
         data="cifar10",
-        training=dict(CIFAR_RESNET),
+        training=dict(CIFAR_RESNET20),
         eps=(2 / 255, 4 / 255, 8 / 255, 12 / 255),
         trades=(0.1, 0.5, 2.0, 6.0),
         trades_eps=8 / 255,

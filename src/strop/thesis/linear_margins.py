@@ -36,7 +36,7 @@ LABELS = {
     "linf": "l∞ reg.",
     "fourier-l1": "Fourier-l1 reg.",
     "convnet": "conv net, GD",
-    "convnet-search": "conv net, GD + line search",
+    "convnet-relative": "conv net, relative steps",
     "adversarial-linf": "adv. training",
     "adversarial-l2": "adv. training",
     "adversarial-l1": "adv. training",
@@ -53,7 +53,7 @@ _COLOURS = {
     "linf": "tab:olive",
     "fourier-l1": "tab:purple",
     "convnet": "tab:brown",
-    "convnet-search": "tab:pink",
+    "convnet-relative": "tab:pink",
 }
 _HALVINGS = 40
 

@@ -20,8 +20,9 @@ from strop.thesis.calls import Record
 from strop.thesis.image_models import classifier, has_file, kind_of, pictures, words_for
 from strop.thesis.linear_margins import rounded
 
-CUTOFF = 0.25
-"""Cycles per pixel: high frequencies lie above, low ones up to it."""
+CUTOFF = 11 / 32
+"""Cycles per pixel: high frequencies lie above, low ones up to it. Each band has about half of the
+frequencies of a 32 x 32 picture, so that neither has the larger budget for having more of them."""
 TITLES = {
     "linf": "l∞",
     "fourier-linf": "Fourier-l∞",

@@ -30,6 +30,9 @@ CIFAR_RESNET: Record = {
 }
 """A ResNet-18 on one GPU: minutes."""
 
+CIFAR_RESNET20: Record = CIFAR_RESNET | {"network": "resnet-20", "weight_decay": 2e-4}
+"""Small enough that many trainings share one GPU."""
+
 THESIS: Record = {
     "network": "wide-resnet-28-10",
     "inner_steps": 10,
