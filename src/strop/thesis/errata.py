@@ -68,5 +68,20 @@ ERRATA: tuple[Erratum, ...] = (
         "The sign of the steepest-descent step.",
         "The step goes along the negative of the steepest ascent direction.",
     ),
+    Erratum(
+        "lemma 1",
+        "The margin, the distance to the boundary, is min y (w.x + b) / ||w||.",
+        "The distance in the attack norm divides by its dual, ||w||_*.",
+    ),
+    Erratum(
+        "section 5.2.1, the two models",
+        "0 < max_delta y phi(x + delta) <= c.",
+        "The least value over the perturbations is meant: min_delta.",
+    ),
     Erratum("section 5.5", "Epsilon in [0, 8] x 255.", "Epsilon in [0, 8] / 255."),
+    Erratum(
+        "table B.2",
+        "Rice2020Overfitting (L2) is listed twice.",
+        "24 models besides the standard one, not 25.",
+    ),
 )
