@@ -32,7 +32,7 @@ class Settings:
 PRESETS = {
     "smoke": Settings(SCALES["smoke"], temperatures=(0.1,), ks=(4,)),
     "small": Settings(),
-    "gpu": Settings(SCALES["gpu"], temperatures=(0.2, 0.1, 0.05, 0.02), ks=(16, 4)),
+    "gpu": Settings(SCALES["gpu"], temperatures=(0.1, 0.05, 0.02)),
     "paper": Settings(SCALES["flickr30k"], temperatures=(0.2, 0.1, 0.05, 0.02), ks=(16, 4)),
 }
 

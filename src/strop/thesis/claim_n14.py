@@ -33,7 +33,7 @@ class Settings:
 PRESETS = {
     "smoke": Settings(SCALES["smoke"], images=40),
     "small": Settings(),
-    "gpu": Settings(SCALES["gpu"], images=None, shares=(0.0, 0.1, 0.2, 0.3)),
+    "gpu": Settings(SCALES["gpu"], images=None),
     "paper": Settings(SCALES["flickr30k"], images=None, shares=(0.0, 0.1, 0.2, 0.3)),
 }
 

@@ -27,7 +27,7 @@ class Settings:
 PRESETS = {
     "smoke": Settings(SCALES["smoke"], batches=(32, 64)),
     "small": Settings(),
-    "gpu": Settings(SCALES["gpu"], batches=(128, 256, 512, 2048)),
+    "gpu": Settings(SCALES["gpu"], batches=(128, 256, 2048)),
     "paper": Settings(SCALES["flickr30k"], batches=(128, 256, 512, 1800)),
 }
 

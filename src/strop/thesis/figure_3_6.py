@@ -30,7 +30,7 @@ class Settings:
 PRESETS = {
     "smoke": Settings(SCALES["smoke"], sizes=(2, 128, 256)),
     "small": Settings(),
-    "gpu": Settings(SCALES["gpu"], sizes=(2, 4, 8, 16, 32, 64, 128, 256, 512)),
+    "gpu": Settings(SCALES["gpu"]),
     "paper": Settings(SCALES["flickr30k"], sizes=(2, 4, 8, 16, 32, 64, 128, 256, 512)),
 }
 
