@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from strop.attacks import apgd, dlr, margin, pgd, targeted_dlr, targeted_margin
 from strop.attacks.feasible import Neighbourhood
+from strop.attacks.losses import cross_entropy, error_log_odds
 from strop.geometry import L1, L2, Fourier, Linf, high_band, low_band
 
 LOGITS = torch.tensor([[3.0, 1.0, -1.0, 0.5], [0.0, 2.0, 5.0, 1.0], [1.0, 1.0, 0.0, -4.0]])
@@ -27,6 +28,24 @@ def test_losses_agree_with_loops_over_the_classes() -> None:
         expected = (z[t] - z[y]) / (down[0] - (down[2] + down[3]) / 2)
         assert targeted_margin(LOGITS, LABELS, targets)[i].item() == pytest.approx(z[t] - z[y])
         assert targeted_dlr(LOGITS, LABELS, targets)[i].item() == pytest.approx(expected)
+
+
+def test_the_cross_entropy_is_the_softplus_of_the_log_odds_and_points_the_same_way() -> None:
+    logits = LOGITS.double().requires_grad_()
+    odds, loss = error_log_odds(logits, LABELS), cross_entropy(logits, LABELS)
+    torch.testing.assert_close(nn.functional.softplus(odds), loss)
+    (along,) = torch.autograd.grad(odds.sum(), logits)
+    (direct,) = torch.autograd.grad(loss.sum(), logits)
+    torch.testing.assert_close(along * odds.detach().sigmoid()[:, None], direct)
+
+
+@pytest.mark.parametrize("attack", [pgd, apgd])
+def test_a_sure_model_does_not_hide_behind_a_cross_entropy_of_zero(attack: object) -> None:
+    """At logits 200 apart the cross-entropy and its gradient are zero in float32."""
+    weight = torch.tensor([[100.0, 100.0], [-100.0, -100.0]])
+    x, y = torch.tensor([[0.5, 0.5]]), torch.tensor([0])
+    result = attack(lambda z: z @ weight.T, x, y, norm=Linf, eps=0.25, steps=10)  # type: ignore[operator]
+    torch.testing.assert_close(result.adversarial, torch.tensor([[0.25, 0.25]]))
 
 
 def test_dlr_refuses_two_classes() -> None:

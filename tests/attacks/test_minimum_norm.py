@@ -10,7 +10,15 @@ from strop.attacks import minimum_norm
 from strop.geometry import L1, L2, Fourier, Linf, Lp, Norm, high_band, low_band
 
 SHAPE = (2, 6, 5)
-BANDS = {"full": None, "low": low_band(SHAPE[1:], 0.2), "high": high_band(SHAPE[1:], 0.2)}
+DRAWN = torch.rand(SHAPE[1:], generator=torch.Generator().manual_seed(5))
+RADII = 0.3 + DRAWN + DRAWN.flip(0, 1).roll((1, 1), (0, 1))
+BANDS = {
+    "full": None,
+    "low": low_band(SHAPE[1:], 0.2),
+    "high": high_band(SHAPE[1:], 0.2),
+    "uneven": RADII,
+    "holed": RADII * high_band(SHAPE[1:], 0.2),
+}
 NORMS: dict[str, Norm] = {"L1": L1, "L2": L2, "Linf": Linf, "Lp(3)": Lp(3)} | {
     f"Fourier({inner})-{name}": Fourier(inner, dims=2, band=band)
     for inner in (L1, L2, Linf)

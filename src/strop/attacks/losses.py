@@ -19,6 +19,7 @@ __all__ = [
     "choose_loss",
     "cross_entropy",
     "dlr",
+    "error_log_odds",
     "margin",
     "targeted_dlr",
     "targeted_margin",
@@ -31,6 +32,20 @@ Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """log sum_c exp(z_c) - z_y, for each example."""
     return functional.cross_entropy(logits, labels, reduction="none")
+
+
+def error_log_odds(logits: Tensor, labels: Tensor) -> Tensor:
+    """log sum_{c != y} exp(z_c) - z_y: what the cross-entropy is the softplus of.
+
+    An attack climbs the one as it climbs the other: they rise together and their gradients point
+    the same way. But where a model is sure of itself the cross-entropy and its gradient are zero in
+    floating point, and these are not.
+
+    >>> error_log_odds(torch.tensor([[300.0, 0.0, 0.0]]), torch.tensor([0]))
+    tensor([-299.3069])
+    """
+    others = logits.scatter(1, labels[:, None], -torch.inf)
+    return others.logsumexp(dim=1) - _of(logits, labels)
 
 
 def margin(logits: Tensor, labels: Tensor) -> Tensor:
@@ -74,7 +89,7 @@ def choose_loss(name: LossName, classes: int) -> tuple[Loss, bool]:
     With too few classes for a ratio of logits the margin takes its place, and a warning says so.
     """
     if name == "ce":
-        return _without_target(cross_entropy), False
+        return _without_target(error_log_odds), False
     if name == "margin":
         return _without_target(margin), False
     if name == "dlr":
