@@ -137,3 +137,20 @@ def test_train_mode_is_said_where_it_matters() -> None:
         warnings.simplefilter("error")
         pgd(noisy.eval(), x, y, norm=Linf, eps=0.1, steps=1)
         pgd(noisy[0].train(), x, y, norm=Linf, eps=0.1, steps=1)
+
+
+@pytest.mark.parametrize("inner", [L1, L2, Linf], ids=str)
+def test_a_white_background_costs_little_of_a_fourier_budget(inner: object) -> None:
+    """Scaling alone would shrink every wave by what the box adds to one of them."""
+    x = pictures(4, 3, 16, 16)
+    x[:, :, :10] = 1.0
+    norm = Fourier(inner, dims=2)
+    wanted = norm.steepest(torch.randn(x.shape, generator=torch.Generator().manual_seed(1)))
+    eps = 0.03 / wanted.square().mean().sqrt()
+    around = Neighbourhood(x, norm, eps.expand(4), (0.0, 1.0))
+    kept = around.inside(wanted * eps)
+    clipped = (wanted * eps).clamp(*around.box)
+    scaled = clipped * (eps / norm(clipped)).clamp(max=1)[:, None, None, None]
+    assert (norm(kept) <= eps * (1 + 1e-5)).all()
+    gain = (kept * wanted).flatten(1).sum(dim=1) / (scaled * wanted).flatten(1).sum(dim=1)
+    assert (gain > (1.2 if inner == Linf else 0.95)).all()

@@ -22,7 +22,9 @@ from strop.geometry import L1, Fourier, Linf, Lp, Norm
 __all__ = ["Neighbourhood", "each"]
 
 _TURNS = 60
-_OVERSHOOT = 1.5
+QUICK_TURNS = 5
+MUCH = 0.97
+OVERSHOOT = 1.5
 _FARTHEST = 1.0
 _INSET = 0.02
 _ROOM = 1e-6
@@ -87,7 +89,18 @@ class Neighbourhood:
                 return _into_l1_ball(delta.clamp(low, high), self.eps)
             return self.norm.project(delta, self.eps).clamp_(low, high)
         clipped = self.norm.project(delta, self.eps).clamp_(low, high)
-        return clipped.mul_(each(_shrinkage(self.norm(clipped), self.eps), clipped))
+        share = _shrinkage(self.norm(clipped), self.eps)
+        for _ in range(QUICK_TURNS):
+            # A wave that the box takes out of the ball would shrink all others with it: where that
+            # costs much, turns between ball and box first.
+            rows = (share < MUCH).nonzero().flatten()
+            if len(rows) == 0:
+                break
+            turned, eps = clipped[rows], self.eps[rows]
+            turned = turned.lerp(self.norm.project(turned, eps), OVERSHOOT)
+            clipped[rows] = turned = turned.clamp_(low[rows], high[rows])
+            share[rows] = _shrinkage(self.norm(turned), eps)
+        return clipped.mul_(each(share, clipped))
 
     @torch.no_grad()
     def steepest(self, gradient: Tensor, delta: Tensor) -> Tensor:
@@ -179,7 +192,7 @@ class Neighbourhood:
             if bool((reach == 1).all()):
                 break
             back = turned.clamp(bottom, top) - turned
-            turned = self.norm.project(turned + _OVERSHOOT * back, self.eps)
+            turned = self.norm.project(turned + OVERSHOOT * back, self.eps)
         return best
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from strop.attacks.feasible import Neighbourhood, each
+from strop.attacks.feasible import MUCH, OVERSHOOT, QUICK_TURNS, Neighbourhood, each
 from strop.geometry import L2, Fourier, Linf
 from strop.geometry.fourier import half_spectrum, inverse_half_spectrum
 
@@ -85,14 +85,42 @@ class SpectralMoves(Moves):
         ahead = self._clipped(ahead)
         moved = inverse_half_spectrum(ahead, sizes=self.sizes)
         if self.around.bounds is not None:
-            moved = moved.clamp(*self.around.box)
+            moved = moved.clamp_(*self.around.box)
             ahead = half_spectrum(moved, dims=self.dims)
-            size = _squares(ahead) if self.radii is None else _squares(ahead).div_(self.radii**2)
-            size = size.flatten(1).amax(dim=1).sqrt_()
-            share = (self.around.eps / size.clamp(min=torch.finfo(size.dtype).tiny)).clamp(max=1)
+            share = self._share(ahead, self.around.eps)
+            moved, ahead, share = self._less_scaled(moved, ahead, share)
             moved, ahead = moved.mul_(each(share, moved)), ahead.mul_(each(share, moved))
         self.known = [(delta, here), (moved, ahead)]
         return moved
+
+    def _less_scaled(
+        self, moved: Tensor, spectrum: Tensor, share: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Turns between ball and box where scaling into the ball would cost much.
+
+        Of a picture with a white background the box takes a single wave out of the ball, and all
+        others would have to shrink with it.
+        """
+        low, high = self.around.box
+        for _ in range(QUICK_TURNS):
+            rows = (share < MUCH).nonzero().flatten()
+            if len(rows) == 0:
+                break
+            eps, turned = self.around.eps[rows], spectrum[rows]
+            over = self._per_modulus(turned, eps).clamp_(max=1).sub_(1).mul_(OVERSHOOT).add_(1)
+            turned = inverse_half_spectrum(turned.mul_(over), sizes=self.sizes)
+            moved[rows] = turned = turned.clamp_(low[rows], high[rows])
+            spectrum[rows] = turned = half_spectrum(turned, dims=self.dims)
+            share[rows] = self._share(turned, eps)
+        return moved, spectrum, share
+
+    def _share(self, spectrum: Tensor, eps: Tensor) -> Tensor:
+        """The factor that brings each into the ball."""
+        size = _squares(spectrum)
+        if self.radii is not None:
+            size = size.div_(self.radii**2)
+        size = size.flatten(1).amax(dim=1).sqrt_()
+        return (eps / size.clamp_(min=torch.finfo(size.dtype).tiny)).clamp_(max=1)
 
     def _spectrum(self, delta: Tensor) -> Tensor:
         for seen, spectrum in self.known:
