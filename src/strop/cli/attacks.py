@@ -74,3 +74,5 @@ class Train:
             )
         write_json(self.out / "robustness.json", numbers)
         print(f"the classifier: {self.out / MODEL_FILE}")
+        norm = f"--norm {self.settings.norm}"
+        print(f"next: strop attacks evaluate --model {self.out / MODEL_FILE} {norm} …")
