@@ -116,18 +116,24 @@ def main() -> None:
     torch.set_num_threads(1)
     results = []
     for name in options.data:
-        print(f"| {name} | worst kind | rare kinds | all kinds |\n|---|---|---|---|", flush=True)
+        print(f"| {name} | worst kind | rare kinds | all kinds | worst, less uniform |")
+        print("|---|---|---|---|---|", flush=True)
+        uniform: list[float] = []
         for method in options.methods:
             runs = []
             for seed in range(options.seeds):
                 runs.append(train(method, name, seed))
                 print(".", end="", flush=True, file=sys.stderr)
             results += runs
-            cells = [
-                mean_and_interval(run[key] for run in runs) for key in ("worst", "rare", "mean")
-            ]
-            row = " | ".join(f"{mean:.1f} ± {half:.1f}" for mean, half in cells)
-            print(f"| {method} | {row} |", flush=True)
+            columns = [[run[key] for run in runs] for key in ("worst", "rare", "mean")]
+            uniform = columns[0] if method == "uniform" else uniform
+            # The same data and first weights for a seed, so that methods are compared in pairs.
+            pairs = zip(columns[0], uniform, strict=False)
+            row = [mean_and_interval(column) for column in columns]
+            cells = [f"{mean:.1f} ± {half:.1f}" for mean, half in row]
+            if uniform and method != "uniform":
+                cells.append("{:+.1f} ± {:.1f}".format(*mean_and_interval(a - b for a, b in pairs)))
+            print(f"| {method} | {' | '.join(cells)} |", flush=True)
             write(options.out, results)
 
 
