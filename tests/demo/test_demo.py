@@ -25,4 +25,5 @@ def test_the_demonstration_writes_a_page_that_loads_nothing(tmp_path: Path) -> N
     assert "https://" not in text
     spoken = "\n".join(said)
     assert str(page.resolve()) in spoken
+    assert "under the label they were given" in spoken
     assert spoken.count("strop retrieval") == 3

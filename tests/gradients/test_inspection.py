@@ -11,9 +11,9 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 from gradients.gradient_oracle import network_gradients
-from strop.data import LabelledImages
+from strop.data import LabelledImages, load_emoji
 from strop.gradients import DataReport, View, inspect, train_small, views_by_folds
-from strop.gradients.example import emoji_groups
+from strop.gradients.example import emoji_characters, emoji_groups
 from strop.gradients.exhibits import exhibit
 from strop.gradients.folds import picture_loss
 from strop.support import InputError
@@ -221,3 +221,15 @@ def test_wrong_headings_of_emoji_are_found(generator: torch.Generator) -> None:
 )
 def test_an_example_is_shown_as_what_it_is(example: object, shown: str) -> None:
     assert shown in exhibit(example)
+
+
+def test_emoji_as_text_are_those_of_the_pictures() -> None:
+    emoji = load_emoji(part="all", size=8)
+    data = emoji_groups(generator=torch.Generator(), size=8, wrong=0)
+    by_picture: dict[bytes, set[str]] = {}
+    for row, character in enumerate(emoji.fields["character"]):
+        key = emoji.images[row].to(torch.uint8).numpy().tobytes()
+        by_picture.setdefault(key, set()).add(character)
+    for row, character in enumerate(emoji_characters()):
+        pixels = (data[row][0] * 255).round().to(torch.uint8)
+        assert character in by_picture[pixels.numpy().tobytes()]

@@ -13,7 +13,7 @@ import torch
 from strop.data import LabelledImages
 from strop.demo.act import Act
 from strop.gradients import DataReport, inspect, train_small, views_by_folds
-from strop.gradients.example import emoji_groups
+from strop.gradients.example import emoji_characters, emoji_groups
 from strop.gradients.exhibits import exhibit
 from strop.gradients.folds import picture_loss
 from strop.gradients.report_page import STYLE, grid
@@ -73,15 +73,19 @@ def _sentences(data: LabelledImages, report: DataReport) -> tuple[str, ...]:
 
 
 def _lines(data: LabelledImages, report: DataReport) -> tuple[str, ...]:
+    """The sentences, and the most suspect labels as a grid of emoji under what they were called."""
     assert report.scores is not None
-    lines = list(_sentences(data, report))
-    for row in report.scores.ranking[:5].tolist():
-        given, other = report.scores.labels[row], report.scores.suggested[row]
-        mark = "planted" if data.corrupted[row] else "not planted"
-        lines.append(
-            f"  #{row:<5} {report.name_of(int(given)):>18} → {report.name_of(int(other)):<18} "
-            f"({mark})"
-        )
+    characters = emoji_characters()
+    lines = [*_sentences(data, report), "the most suspect, under the label they were given:"]
+    suspects = report.scores.ranking[:SHOWN].tolist()
+    for label, name in enumerate(data.class_names):
+        called = [row for row in suspects if int(report.scores.labels[row]) == label]
+        signs = [characters[row] + ("" if data.corrupted[row] else "?") for row in called]
+        if signs:
+            lines.append(f"{name:>20}  {'  '.join(signs)}")
+    missed = sum(not data.corrupted[row] for row in suspects)
+    if missed:
+        lines.append(f"{'':>20}  ? not planted")
     return tuple(lines)
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from strop.data import LabelledImages, corrupt_labels, emoji_table, load_emoji
+from strop.data import Emoji, LabelledImages, corrupt_labels, emoji_table, load_emoji
 
 GROUPS = (
     "Smileys & Emotion",
@@ -25,7 +25,7 @@ def emoji_groups(
     (2230, 112, 'Flags')
     """
     emoji = load_emoji(part="all", size=size)
-    plain = {one.code for one in emoji_table() if not one.tones and one.group in GROUPS}
+    plain = {one.code for one in _plain()}
     rows = [row for row, code in enumerate(emoji.fields["concept"]) if code in plain]
     labels = torch.tensor([GROUPS.index(emoji.fields["group"][row]) for row in rows])
     data = LabelledImages.from_tensors(
@@ -35,3 +35,16 @@ def emoji_groups(
         record={"step": "emoji groups", "size": size},
     )
     return corrupt_labels(data, share=wrong, generator=generator)
+
+
+def emoji_characters() -> tuple[str, ...]:
+    """The emoji of each row of :func:`emoji_groups`, as text: both drawings, one after the other.
+
+    >>> emoji_characters()[0], len(emoji_characters())
+    ('😀', 2230)
+    """
+    return 2 * tuple(one.character for one in _plain())
+
+
+def _plain() -> list[Emoji]:
+    return [one for one in emoji_table() if not one.tones and one.group in GROUPS]
