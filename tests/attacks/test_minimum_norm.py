@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from strop.attacks import minimum_norm
@@ -79,3 +81,43 @@ def test_where_nothing_can_be_found_that_is_said() -> None:
     assert torch.equal(result.adversarial, x)
     assert not result.success.any()
     assert (result.norm == math.inf).all()
+
+
+@given(
+    kind=st.sampled_from(["L1", "L2", "Linf", "full", "low", "high"]),
+    inner=st.sampled_from([L1, L2, Linf]),
+    shape=st.tuples(st.integers(1, 3), st.integers(1, 7), st.integers(1, 7)),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    boxed=st.booleans(),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60)
+def test_box_and_said_norm_hold_for_any_shape(
+    kind: str, inner: Lp, shape: tuple[int, int, int], dtype: torch.dtype, boxed: bool, seed: int
+) -> None:
+    bands = {"full": None, "low": low_band(shape[1:], 0.2), "high": high_band(shape[1:], 0.2)}
+    norm: Norm = {"L1": L1, "L2": L2, "Linf": Linf}.get(kind) or Fourier(inner, 2, bands[kind])
+    drawn = torch.rand((3, *shape), generator=torch.Generator().manual_seed(seed))
+    x = (1.3 * drawn - 0.15).clamp(0, 1).to(dtype)
+    weight = torch.randn((4, x[0].numel()), generator=torch.Generator().manual_seed(seed)).to(dtype)
+    y = (x.flatten(1) @ weight.T).argmax(dim=1)
+    result = minimum_norm(
+        lambda z: z.flatten(1) @ weight.T,
+        x,
+        y,
+        norm=norm,
+        steps=10,
+        bounds=(0, 1) if boxed else None,
+    )
+    if boxed:
+        assert result.adversarial.min() >= 0
+        assert result.adversarial.max() <= 1
+    wrong = (result.adversarial.flatten(1) @ weight.T).argmax(dim=1) != y
+    assert torch.equal(wrong, result.success)
+    change = result.adversarial.double() - x.double()
+    seen = norm.project(change, math.inf)
+    largest = max(1.0, float(result.adversarial.abs().max()))
+    assert ((change - seen).abs() <= 4 * torch.finfo(dtype).eps * largest).all()
+    found = result.success
+    torch.testing.assert_close(norm(seen)[found].to(dtype), result.norm[found])
+    assert torch.equal(result.adversarial[~found], x[~found])
