@@ -112,6 +112,7 @@ def main() -> None:
     parser.add_argument("--data", nargs="*", default=["mnist"])
     parser.add_argument("--methods", nargs="*", default=list(METHODS))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -122,7 +123,7 @@ def main() -> None:
         uniform: list[float] = []
         for method in options.methods:
             runs = []
-            for seed in range(options.seeds):
+            for seed in range(options.first_seed, options.first_seed + options.seeds):
                 runs.append(train(method, name, seed))
                 print(".", end="", flush=True, file=sys.stderr)
             results += runs
