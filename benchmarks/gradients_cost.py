@@ -33,12 +33,14 @@ from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
 from strop.gradients import (
+    capture,
     gradient_gram,
     gradient_sketch,
     per_example_norms,
     random_projection,
 )
 from strop.gradients.network import each_parameter
+from strop.gradients.rules import rule_for
 from strop.models import cifar_resnet, mlp
 
 CLUSTERS, SKETCH = 128, 256
@@ -69,12 +71,26 @@ def strop_sides(model: nn.Module, batch: Any) -> dict[str, Side]:
             )
         return total.argmin(1)
 
+    def beside() -> Tensor:
+        """The same norms out of an ordinary backward pass, which leaves the gradient in .grad."""
+        model.zero_grad()
+        with capture(model, keep_outputs=False) as tape:
+            losses(model, batch).sum().backward()
+        total: Any = 0
+        while tape.uses:
+            use = tape.uses.pop(0)
+            parts = rule_for(use.layer)(use.layer, use.activations, use.output_gradients)
+            total = total + sum(part.squared_norms() for part in parts.values())
+        model.zero_grad()
+        return total.sqrt()
+
     return {
         "strop, norms": lambda: per_example_norms(model, losses, batch, check=False),
         f"strop, A step K={CLUSTERS}": assignment,
         f"strop, sketch R={SKETCH}": lambda: gradient_sketch(
             model, losses, batch, projection=projection, check=False
         ),
+        "strop, beside backward(): norms": beside,
         "strop, Gram matrix": lambda: gradient_gram(model, losses, batch, check=False),
     }
 
@@ -171,11 +187,14 @@ def peak_bytes(side: Side) -> int:
     return peak
 
 
-def measure(name: str, model: nn.Module, batch: Any, *, rounds: int) -> list[dict[str, Any]]:
+def measure(
+    name: str, model: nn.Module, batch: Any, *, rounds: int, peers: bool
+) -> list[dict[str, Any]]:
     plain = plain_side(deepcopy(model), batch)
     sides = {"plain forward and backward": plain, **strop_sides(model, batch)}
-    sides |= torch_func_sides(model, batch)
-    sides |= backpack_sides(model, batch) | opacus_sides(model, batch)
+    if peers:
+        sides |= torch_func_sides(model, batch)
+        sides |= backpack_sides(model, batch) | opacus_sides(model, batch)
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     first = seconds["plain forward and backward"]
     values = {side: call() for side, call in sides.items()}
@@ -212,6 +231,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--no-peers", action="store_true", help="strop and plain alone")
     parser.add_argument("--only", choices=["MLP", "ResNet8"])
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -221,12 +241,14 @@ def main() -> None:
         digits = torch.randn(128, 784, generator=generator)
         batch = (digits, torch.randint(10, (128,), generator=generator))
         model: nn.Module = mlp(generator=generator)
-        records += measure("MLP", model, batch, rounds=options.rounds)
+        records += measure("MLP", model, batch, rounds=options.rounds, peers=not options.no_peers)
     if options.only != "MLP":
         images = torch.randn(64, 3, 32, 32, generator=generator)
         batch = (images, torch.randint(10, (64,), generator=generator))
         model = cifar_resnet(8, normalisation="none", generator=generator)
-        records += measure("ResNet8", model, batch, rounds=options.rounds)
+        records += measure(
+            "ResNet8", model, batch, rounds=options.rounds, peers=not options.no_peers
+        )
     print(f"{'model':9}{'side':36}{'cpu ms':>9}{'ratio':>8}{'limit':>7}{'MB':>8}{'memory':>8}")
     for one in records:
         kind = next((kind for kind in LIMITS if f"strop, {kind}" in one["side"]), None)
