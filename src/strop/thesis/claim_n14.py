@@ -6,8 +6,8 @@ Thesis sections 3.2.2 and 3.3.9: because the hardest negative of the whole train
 in a mini-batch, MH on mini-batches is robust to wrong captions. A share of the training captions
 is given to another image. Expected: with wrong captions MH loses less R@1 when its negatives are
 those of the batch than when they are the hardest of the training set. SH stands beside. `small`:
-Flickr8k, 800 training images, 0 and 30 % wrong. Three minutes of one core at `small`; smoke two
-seconds.
+Flickr8k, 800 training images, 0 and 30 % wrong. Two and a half minutes of one core at `small`;
+smoke two seconds.
 """
 
 from dataclasses import dataclass, field

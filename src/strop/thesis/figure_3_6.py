@@ -5,7 +5,7 @@
 Thesis section 3.3.9, figure 3.6 (Flickr30K, sizes 2 to 512). Expected: a peak near 128; 2 slightly
 under VSE0; 512 under the peak and over VSE0 (claim N10). A smaller set is drawn from the batch for
 each query; a larger one is the batch with further random pairs. The line is VSE0. `small` and
-`gpu`: Flickr8k. Three minutes of one core at `small`; smoke two seconds.
+`gpu`: Flickr8k. Five minutes of one core at `small`, ten seeds; smoke two seconds.
 """
 
 from dataclasses import dataclass, field, replace
