@@ -6,12 +6,13 @@ Thesis proposition 4.3.1 and the remark after it. Per-example gradients of a sma
 precision: for every partition of a few examples every possible batch is drawn, so nothing is
 estimated; on a larger set batches are drawn at random. Expected: the mean of the estimates is the
 mean gradient and their variance ``N^-2 sum_k N_k^2 V[g^(k)]``, up to rounding; copies alone in a
-cluster add none; K = N has none, K = 1 that of SGD. Seconds at every preset.
+cluster add none; K = N has none, K = 1 that of SGD. Batches of B and of 2 B are enumerated too,
+with and without replacement (claim G7). Seconds at every preset.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import combinations, product
 
 import torch
 from torch import Tensor, nn
@@ -58,7 +59,12 @@ def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
         }
         for seed in settings.seeds
     ]
-    return [*each(enumerate_batches, calls), *each(draw_batches, sampled)]
+    sizes = [{"examples": 6, "batch": batch, "seed": s} for batch in (1, 2) for s in settings.seeds]
+    return [
+        *each(enumerate_batches, calls),
+        *each(draw_batches, sampled),
+        *each(double_batches, sizes),
+    ]
 
 
 def enumerate_batches(*, examples: int, copies: int, seed: int) -> Record:
@@ -131,6 +137,31 @@ def draw_batches(*, examples: int, clusters: int, draws: int, seed: int) -> Reco
         "seed": seed,
         "mean_error": (away / (exact / draws)) ** 0.5,
         "variance_error": float((squares.mean() - exact) / (squares.std() / draws**0.5)),
+    }
+
+
+def double_batches(*, examples: int, batch: int, seed: int) -> Record:
+    """V[SG-2B] / V[SG-B] over every batch: 1/2 with replacement, (N - 2B) / 2(N - B) without."""
+    rows = gradients(examples, copies=1, seed=seed)
+
+    def variance(size: int, *, replacement: bool) -> float:
+        everyone = range(examples)
+        drawn = product(everyone, repeat=size) if replacement else combinations(everyone, size)
+        means = rows[torch.tensor(list(drawn))].mean(1)
+        return float((means - rows.mean(0)).square().sum(1).mean())
+
+    with_, without = (
+        variance(2 * batch, replacement=one) / variance(batch, replacement=one)
+        for one in (True, False)
+    )
+    return {
+        "kind": "doubled",
+        "examples": examples,
+        "batch": batch,
+        "seed": seed,
+        "with_replacement": with_,
+        "without_replacement": without,
+        "without_formula": (examples - 2 * batch) / (2 * (examples - batch)),
     }
 
 

@@ -11,6 +11,7 @@ one soon has one cluster; exact moves never raise it. Exact; seconds at every pr
 """
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -147,7 +148,7 @@ def step(rows: Tensor, assignment: Tensor, *, clusters: int, running: bool) -> T
 
 def rises(history: list[float]) -> int:
     """How many steps raise the objective by more than rounding."""
-    return sum(b > a * (1 + 1e-9) for a, b in zip(history, history[1:], strict=False))
+    return sum(b > a * (1 + 1e-9) for a, b in pairwise(history))
 
 
 def draw(records: list[Record]) -> Any:

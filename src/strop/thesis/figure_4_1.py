@@ -48,9 +48,7 @@ def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
         "steps": settings.steps,
         "rate": settings.rate,
     }
-    calls = [
-        shared | {"seed": seed, "shown": seed == settings.seeds[0]} for seed in settings.seeds
-    ]
+    calls = [shared | {"seed": seed, "shown": seed == settings.seeds[0]} for seed in settings.seeds]
     return [record for records in each(descend, calls) for record in records]
 
 
@@ -66,9 +64,7 @@ def descend(
 ) -> list[Record]:
     """GD from a random start; the gradients of each step in clusters by exact moves."""
     generator = torch.Generator().manual_seed(seed)
-    data = blobs(
-        count=examples, separation=separation, generator=generator, dtype=torch.float64
-    )
+    data = blobs(count=examples, separation=separation, generator=generator, dtype=torch.float64)
     turn = torch.linalg.qr(torch.randn(2, 2, generator=generator, dtype=torch.float64)).Q
     points, signs = data.points @ turn, data.signs
     inputs = torch.cat([points, points.new_ones(examples, 1)], dim=1)
@@ -123,7 +119,7 @@ def _describe(points: Tensor, rows: Tensor, signs: Tensor, inside: Tensor) -> Re
         for name, values in (("input_distance", points), ("gradient_distance", rows)):
             means = [values[inside & (signs == sign)].mean(0) for sign in (-1, 1)]
             scale = torch.nn.functional.pdist(values).mean()
-            record[name] = float((means[0] - means[1]).norm() / scale)
+            record[name] = round(float((means[0] - means[1]).norm() / scale), 4)
     return record
 
 
