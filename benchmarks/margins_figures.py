@@ -192,17 +192,18 @@ def draw(out: Path) -> None:
             exact = [[r[attack]["margin"] for r in _records(out, "exact", k)] for k in RATIOS]
             axes.plot(RATIOS, [np.mean(e) for e in exact], color="black", lw=2.5, label="exact")
             for number, method in enumerate(methods):
-                if method.startswith("adversarial-") and method != f"adversarial-{attack}":
+                adversarial = method.startswith("adversarial-")
+                if adversarial and method != f"adversarial-{attack}":
                     continue
                 curve = [[r[kind][attack] for r in _records(out, method, k)] for k in RATIOS]
                 axes.errorbar(
                     RATIOS,
                     [np.mean(part) for part in curve],
                     yerr=[np.std(part) for part in curve],
-                    label="adversarial training" if method.startswith("adv") else method,
-                    color=f"C{number % 10}",
-                    ls="-" if number < 6 else "--",
-                    marker="o",
+                    label="adversarial training" if adversarial else method,
+                    color="black" if adversarial else f"C{number}",
+                    ls=":" if adversarial else "-" if number < 6 else "--",
+                    marker="x" if adversarial else "o",
                     ms=3,
                     capsize=2,
                     alpha=0.85,
