@@ -60,9 +60,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--settings", nargs="+", default=list(SETTINGS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    cases = [(ratio, seed) for ratio in RATIOS for seed in SEEDS]
+    cases = [(ratio, seed) for ratio in RATIOS for seed in options.seeds]
     problems = []
     for ratio, seed in cases:
         drawn = separable_gaussian(

@@ -54,23 +54,42 @@ def measure(data: SignedData, name: str, solver: str, tol: float) -> dict[str, A
     }
 
 
-def run_peer(count: int, dimension: int, name: str, engine: str, queue: Any) -> None:
+def run_peer(
+    count: int, dimension: int, name: str, engine: str, memory_gb: float, queue: Any
+) -> None:
+    import resource
+
     from strop.margins.min_norm import solve_min_norm
 
+    limit = int(memory_gb * 2**30)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     data = draw(count, dimension, "cpu", torch.float64)
     began = time.perf_counter()
-    result = solve_min_norm(data, attack=ATTACKS[name], tol=1e-4, engine=engine)  # type: ignore[arg-type]
+    try:
+        result = solve_min_norm(data, attack=ATTACKS[name], tol=1e-4, engine=engine)  # type: ignore[arg-type]
+    except (MemoryError, RuntimeError) as error:
+        queue.put(
+            {"hit": "memory", "seconds": time.perf_counter() - began, "error": str(error)[:200]}
+        )
+        return
     queue.put({"seconds": time.perf_counter() - began, "gap": result.gap})
 
 
 def limited_peer(options: argparse.Namespace, name: str) -> dict[str, Any]:
     context = multiprocessing.get_context("spawn")
     queue = context.Queue()
-    arguments = (options.count, options.dimension, name, options.peer, queue)
+    arguments = (
+        options.count, options.dimension, name, options.peer, options.memory_gb, queue
+    )  # fmt: skip
     process = context.Process(target=run_peer, args=arguments)
     process.start()
     process.join(options.seconds)
-    row: dict[str, Any] = {"attack": name, "solver": options.peer, "limit_s": options.seconds}
+    row: dict[str, Any] = {
+        "attack": name,
+        "solver": options.peer,
+        "limit_s": options.seconds,
+        "limit_gb": options.memory_gb,
+    }
     if process.is_alive():
         process.kill()
         return row | {"hit": "time"}
@@ -89,6 +108,7 @@ def main() -> None:
     parser.add_argument("--tol", type=float, default=1e-4)
     parser.add_argument("--peer", choices=["highs", "clarabel", "scs"])
     parser.add_argument("--seconds", type=float, default=1800)
+    parser.add_argument("--memory-gb", type=float, default=20.0, help="address space of the peer")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     name_of_device = torch.cuda.get_device_name() if device == "cuda" else platform.processor()
