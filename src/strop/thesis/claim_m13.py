@@ -180,12 +180,12 @@ def draw(records: list[Record]) -> Any:
         ]
         inside = [row for row in rows if row[0] <= row[1]]
         outside = [row for row in rows if row[0] > row[1]]
-        for some, colour, label in (
-            (outside, "tab:orange", "beyond the linear region"),
-            (inside, "tab:blue", "inside: exact"),
+        for some, colour, shape, label in (
+            (outside, "tab:orange", ".", "beyond the linear region"),
+            (inside, "tab:blue", "o", "inside: exact"),
         ):
             axes.loglog(
-                [row[0] for row in some], [row[2] for row in some], ".", color=colour, label=label
+                [row[0] for row in some], [row[2] for row in some], shape, color=colour, label=label
             )
         ends = [min(row[2] for row in rows) / 2, max(row[0] for row in rows) * 2]
         axes.plot(ends, ends, color="0.6", lw=1)
