@@ -2,12 +2,13 @@
 
     strop thesis run figure-5.4
 
-Thesis section 5.5.2. (a) Linear models, l∞: adversarial training at shares of the maximal epsilon;
-(b) l1 regularisation over lambda; (c) networks trained adversarially at several epsilons, tested at
-each; (d) TRADES over its coefficient. Expected: (a) peaks at the maximal epsilon, (b) is flat at
-the top for small lambda (claim M7); in (c) each test epsilon is served best by the same training
-epsilon, (d) falls as the coefficient shrinks (claim M12). At small (c) and (d) are small CNNs on
-scikit-learn's digits, five seeds; at gpu ResNet-20s on CIFAR-10, at paper the thesis's WRN-28-10.
+Thesis section 5.5.2. (a) Linear models, l∞: adversarial training at shares of the maximal epsilon,
+and the classifier it tends to, solved exactly; (b) l1 regularisation over lambda; (c) networks
+trained adversarially at several epsilons, tested at each; (d) TRADES over its coefficient.
+Expected: (a) peaks at the maximal epsilon, (b) is flat at the top for small lambda (claim M7); in
+(c) each test epsilon is served best by the same training epsilon, (d) falls as the coefficient
+shrinks (claim M12). At small (c) and (d) are small CNNs on scikit-learn's digits, five seeds; at
+gpu ResNet-20s on CIFAR-10, at paper the thesis's WRN-28-10.
 """
 
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import torch
 from strop.attacks import pgd
 from strop.data import subset
 from strop.geometry import Linf
+from strop.thesis.adversarial_limit import limit_of_training
 from strop.thesis.bits import packed
 from strop.thesis.calls import Each, Record, one_by_one
 from strop.thesis.image_models import classifier, pictures
@@ -33,6 +35,7 @@ class Settings:
     count: int = 50
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     shares: tuple[float, ...] = (0.25, 0.5, 0.75, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
+    limits: tuple[float, ...] = (0.1, 0.25, 0.5, 0.75, 0.9, 0.97, 0.999, 1.03, 1.1, 1.25, 1.5, 2.0)
     iterations: int = 1_500
     steps: tuple[float, ...] = (0.1, 1.0, 10.0)
     lambda_ratios: tuple[float, ...] = (0.5, 0.1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-12, 1e-20)
@@ -53,6 +56,7 @@ PRESETS = {
         count=10,
         seeds=(0,),
         shares=(0.5, 1.0),
+        limits=(0.5, 0.9, 1.1),
         iterations=100,
         lambda_ratios=(0.1, 1e-3),
         proximal_iterations=100,
@@ -137,6 +141,14 @@ def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
             for seed in settings.seeds
         ],
     )
+    limits = each(
+        limit_of_training,
+        [
+            shared | {"attack": "linf", "seed": seed, "share": share}
+            for share in settings.limits
+            for seed in settings.seeds
+        ],
+    )
     penalised = each(
         regularised,
         [
@@ -148,6 +160,7 @@ def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
     )
     return [
         *({"panel": "adversarial"} | one for one in adversarial),
+        *({"panel": "limit"} | one for one in limits),
         *({"panel": "l1"} | one for one in penalised),
         *each(robustness, _networks(settings)),
     ]
@@ -184,18 +197,23 @@ def draw(records: list[Record]) -> Any:
     first, second, third, fourth = figure.subplots(1, 4)
     panels = {
         name: [one for one in records if one["panel"] == name]
-        for name in ("adversarial", "l1", "eps", "trades")
+        for name in ("adversarial", "limit", "l1", "eps", "trades")
     }
-    for axes, name, key in ((first, "adversarial", "share"), (second, "l1", "lambda_ratio")):
+    for axes, name, key, label in (
+        (first, "limit", "share", "its limit, exact"),
+        (first, "adversarial", "share", "after finite steps"),
+        (second, "l1", "lambda_ratio", ""),
+    ):
         places = sorted({one[key] for one in panels[name]})
         values = [
             [one["margins"]["linf"] / one["best"] for one in panels[name] if one[key] == place]
             for place in places
         ]
-        _line(axes, places, values)
+        _line(axes, places, values, label)
         axes.axhline(1, color="0.6", lw=1)
         axes.set(ylim=(0, 1.08), ylabel="maximal ε / best")
     first.set(title="(a) adversarial training", xlabel="training ε / maximal ε")
+    first.legend(fontsize="x-small")
     second.set(title="(b) l1 regularisation", xlabel="λ / largest λ", xscale="log")
     if panels["eps"]:
         _draw_networks(third, fourth, panels["eps"], panels["trades"])
