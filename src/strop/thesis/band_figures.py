@@ -47,8 +47,8 @@ def presets(kind: str) -> dict[str, Settings]:
     }
 
 
-def compute_pictures(settings: Settings, each: Each) -> list[Record]:
-    """One call for all attacks, so that two figures of a classifier share it."""
+def compute_pictures(settings: Settings, each: Each, *, attacks: tuple[str, ...]) -> list[Record]:
+    """One call for all attacks, so that two figures of a classifier share it; each keeps its."""
     data = data_at_hand(settings.data)
     base = dict(settings.training)
     if data == "digits" and settings.data == "auto":
@@ -65,4 +65,5 @@ def compute_pictures(settings: Settings, each: Each) -> list[Record]:
     )
     budgets = BUDGETS if data == "cifar10" else DIGITS_BUDGETS
     call = {"model": model, "data": data, "budgets": budgets}
-    return each(attacked, [call | {"count": settings.count, "steps": settings.steps}])
+    found = each(attacked, [call | {"count": settings.count, "steps": settings.steps}])
+    return [one | {"attacks": {name: one["attacks"][name] for name in attacks}} for one in found]

@@ -5,7 +5,7 @@
 Thesis lemma 1, eq. (5.4) to (5.6), for l∞, l2, l1 and Fourier-l∞ attacks. Each of the three
 problems is solved by its own program: bisection over epsilon with the attack carried out, an
 interior-point method, CVXPY. Expected: one answer; an attack at 0.999 of it changes no label, at
-1.001 it does.
+1.001 it does. Seven seconds of one core at small.
 """
 
 from dataclasses import dataclass

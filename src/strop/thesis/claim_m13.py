@@ -7,7 +7,7 @@ or even), against l∞ and l2. For each point: the gradient's radius y f(x) / ||
 radius within which the network is linear, and the shortest perturbation that an attack finds.
 Expected: within the linear radius the certificate is never broken, and it is exact where the
 gradient's radius lies inside; outside of it the gradient's radius stops being true, for many points
-by far: there it is larger than a perturbation that was found.
+by far: there it is larger than a perturbation that was found. 15 seconds of one core at small.
 """
 
 from dataclasses import dataclass

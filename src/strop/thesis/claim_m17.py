@@ -9,7 +9,8 @@ weights and for sqrt(w' P w). Expected: descent with P maximises the margin of s
 robustness against sqrt(delta' P^-1 delta); AdaGrad that of the P it ends with; Adam, where the loss
 falls slowly against its memory, that of l∞, hence robustness against l1 attacks, as sign descent
 does. With its usual memory of 1,000 steps the gradients die before they are forgotten: its P stays
-that of the first steps, up to a factor, and its bias is that of a diagonal preconditioner.
+that of the first steps, up to a factor, and its bias is that of a diagonal preconditioner. 20
+seconds of one core at small.
 """
 
 from dataclasses import dataclass

@@ -6,6 +6,7 @@ Thesis appendix B.3.2 and proof B.2.2. For a linear loss <g, v> over ||F v||∞ 
 F^-1(F g / |F g|) is compared with CVXPY's maximum and with the best of many extreme points of the
 ball drawn at random. Expected: the step meets CVXPY's value and no random point exceeds it; CVXPY's
 maximum over the Fourier-l1 ball is the Fourier-l∞ norm of g. A band counts its frequencies alone.
+Two seconds of one core at small.
 """
 
 from dataclasses import dataclass

@@ -49,7 +49,7 @@ def m3(records: Records) -> Verdict:
             above(
                 [b - a for a, b in zip(first, last, strict=True)],
                 0,
-                f"{attack}: lead of {own} in epsilon at d/n = {ratios[-1]:g} less that at "
+                f"{attack}: lead of {own} in epsilon at d/n = {ratios[-1]:.3g} less that at "
                 f"{ratios[0]:g}",
             )
         )

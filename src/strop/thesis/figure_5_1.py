@@ -5,7 +5,7 @@
 Thesis section 5.3.3. CIFAR-10 pictures under l∞, Fourier-l∞, high- and low-frequency Fourier-l∞
 attacks on a standard network (8/255, for low frequencies 50/255), and for standard and robust
 networks the shortest perturbation of each picture, by band. Expected: high-frequency attacks
-succeed at a smaller epsilon than low-frequency ones (claim M9).
+succeed at a smaller epsilon than low-frequency ones (claim M9). At small 85 seconds of one core.
 """
 
 from dataclasses import dataclass, field

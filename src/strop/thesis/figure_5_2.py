@@ -5,7 +5,8 @@
 Thesis section 5.5.1. Linear classifiers of Gaussian data, trained by coordinate descent, gradient
 descent with line search, sign descent, and l1, l2, l∞ regularisation; the largest epsilon found by
 carrying out the attack. Expected: for each attack one optimiser and one regularisation come near
-the exact line, the others stay below, by more as d/n grows (claims M2, M3, M4).
+the exact line, the others stay below, by more as d/n grows (claims M2, M3, M4). At small 150
+seconds of one core.
 """
 
 from dataclasses import dataclass

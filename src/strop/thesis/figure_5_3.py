@@ -6,7 +6,8 @@ Thesis section 5.5.1 and 5.6.1. A two-layer linear network of circular convoluti
 descent, Fourier-l1 regularisation, gradient descent on a linear model, and the exact solution.
 Expected: regularisation meets the exact line; the network comes near it and leaves a gap, which
 depends on the scale of its first weights and on the step (claims M4, M5). The second panel shows
-that gap along training; steps by a share of the layers' own length close most of it.
+that gap along training; steps by a share of the layers' own length close most of it. At small 140
+seconds of one core.
 """
 
 from dataclasses import dataclass
@@ -101,7 +102,7 @@ def _draw_gaps(axes: Any, records: list[Record]) -> None:
         )
         axes.loglog(times, mean, "o-", ms=4, label=label)
     axes.set(
-        xlabel="iteration", ylabel="gap to the exact margin", title=f"the gap, d/n = {ratio:g}"
+        xlabel="iteration", ylabel="gap to the exact margin", title=f"the gap, d/n = {ratio:.3g}"
     )
     axes.grid(alpha=0.25)
     axes.legend(fontsize="small")

@@ -8,7 +8,7 @@ trained adversarially at several epsilons, tested at each; (d) TRADES over its c
 Expected: (a) peaks at the maximal epsilon, (b) is flat at the top for small lambda (claim M7); in
 (c) each test epsilon is served best by the same training epsilon, (d) falls as the coefficient
 shrinks (claim M12). At small (c) and (d) are small CNNs on scikit-learn's digits, five seeds; at
-gpu ResNet-20s on CIFAR-10, at paper the thesis's WRN-28-10.
+gpu ResNet-20s on CIFAR-10, at paper the thesis's WRN-28-10. At small four minutes of one core.
 """
 
 from dataclasses import dataclass, field

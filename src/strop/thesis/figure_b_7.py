@@ -17,7 +17,7 @@ PRESETS = presets("l2")
 
 
 def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
-    return compute_pictures(settings, each)
+    return compute_pictures(settings, each, attacks=FULL)
 
 
 def draw(records: list[Record]) -> Any:

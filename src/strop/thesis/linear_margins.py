@@ -258,6 +258,6 @@ def draw_against_ratio(
             capsize=2,
         )
     axes.set(title=TITLES[attack], xlabel="d/n", xscale="log")
-    axes.set_xticks(ratios, [f"{ratio:g}" for ratio in ratios], minor=False)
+    axes.set_xticks(ratios, [f"{ratio:.3g}" for ratio in ratios], minor=False)
     axes.minorticks_off()
     axes.grid(alpha=0.25)

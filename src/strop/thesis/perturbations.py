@@ -159,13 +159,14 @@ def draw_pictures(record: Record, *, attacks: Sequence[str]) -> Any:
             grid[row][block * columns + columns - 1].set_xlabel(words, fontsize="x-small")
             if block == 0:
                 grid[row][0].set_ylabel(made["labels"][row], fontsize="x-small")
-        grid[0][block * columns].annotate(
+        heading = grid[0][block * columns].annotate(
             f"{TITLES[attack]}, ε = {255 * made['eps']:.3g}/255",
             (0, 1.32),
             xycoords="axes fraction",
             fontsize="small",
             fontweight="bold",
         )
+        heading.set_in_layout(False)  # wider than its column
     figure.suptitle(" ")
     figure.supxlabel(f"{record['model']}, {record['data']}", fontsize="small")
     return figure
