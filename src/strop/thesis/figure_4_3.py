@@ -1,0 +1,87 @@
+"""Figure 4.3: variance of SG-B, SG-2B, SVRG and GC along one SGD trajectory.
+
+    strop thesis run figure-4.3
+
+Thesis section 4.4.1: an MLP on MNIST, ResNet8 without normalisation on CIFAR-10, ResNet18 on
+ImageNet; variance above, normalised variance (zeta) of SG-B below. Expected: on MNIST both fall,
+zeta stays under 1, GC is under SG-2B and SVRG best at the end (claim G8); on CIFAR-10 both rise for
+most of training, more after each drop of the rate, GC under SG-B (claim G9); SG-2B is half of SG-B
+(claim G7). The `paper` preset reads ImageNet-sized pictures from the folder `imagenet` if it is
+there. Missing data are replaced by digits, which the titles say.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from strop.thesis.calls import Each, Record, one_by_one
+from strop.thesis.trajectories import (
+    COLOURS,
+    ESTIMATORS,
+    GPU_CIFAR,
+    GPU_MNIST,
+    SMALL_CIFAR,
+    SMALL_MNIST,
+    SMOKE,
+    THESIS_CIFAR,
+    THESIS_MNIST,
+    Trajectory,
+    trajectories,
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The trainings, shared with figures 4.6 and 4.7."""
+
+    trajectories: tuple[Trajectory, ...] = (SMALL_MNIST, SMALL_CIFAR)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+
+
+PRESETS = {
+    "smoke": Settings((SMOKE,), (0,)),
+    "small": Settings(),
+    "gpu": Settings((GPU_MNIST, GPU_CIFAR)),
+    "paper": Settings((THESIS_MNIST, THESIS_CIFAR), (0,)),
+}
+
+
+def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
+    return trajectories(settings.trajectories, settings.seeds, each)
+
+
+def draw(records: list[Record]) -> Any:
+    return draw_curves(records, normalised=True)
+
+
+def draw_curves(records: list[Record], *, normalised: bool) -> Any:
+    """A column for each trajectory: estimators' variance, and zeta below if wanted; first seed."""
+    from matplotlib.figure import Figure
+
+    names = list(dict.fromkeys(one["name"] for one in records))
+    rows = 2 if normalised else 1
+    figure = Figure(figsize=(4.6 * len(names), 3.2 * rows), layout="constrained")
+    panels = figure.subplots(rows, len(names), squeeze=False)
+    for column, name in enumerate(names):
+        some = [one for one in records if one["name"] == name]
+        axes = panels[0][column]
+        for estimator in ESTIMATORS:
+            for one in some:
+                first = one is some[0]
+                axes.semilogy(
+                    one["steps"],
+                    one["variance"][estimator],
+                    color=COLOURS[estimator],
+                    lw=1.6 if first else 0.5,
+                    alpha=1 if first else 0.4,
+                    label=estimator if first else None,
+                )
+        for step in some[0]["drops"]:
+            axes.axvline(step, color="0.7", lw=0.8, ls=":")
+        axes.set(title=f"{name}, {len(some)} seeds", ylabel="average variance", xlabel="step")
+        axes.legend(fontsize="x-small", frameon=False)
+        if normalised:
+            for one in some:
+                panels[1][column].semilogy(one["steps"], one["zeta"], color="tab:blue", lw=1)
+            panels[1][column].axhline(1, color="0.5", lw=1, ls=":")
+            panels[1][column].set(ylabel="normalised variance of SG-B", xlabel="step")
+    return figure
