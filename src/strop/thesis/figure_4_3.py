@@ -6,8 +6,8 @@ Thesis section 4.4.1: an MLP on MNIST, ResNet8 without normalisation on CIFAR-10
 ImageNet; variance above, normalised variance (zeta) of SG-B below. Expected: on MNIST both fall,
 zeta stays under 1, GC is under SG-2B and SVRG best at the end (claim G8); on CIFAR-10 both rise for
 most of training, more after each drop of the rate, GC under SG-B (claim G9); SG-2B is half of SG-B
-(claim G7). The `paper` preset reads ImageNet-sized pictures from the folder `imagenet` if it is
-there. Missing data are replaced by digits, which the titles say.
+(claim G7). ImageNet is left out at every preset: it does not fit the tensors that are kept here
+(claim G10 is not run). Missing data are replaced by digits, which the titles say.
 """
 
 from dataclasses import dataclass
