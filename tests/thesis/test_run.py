@@ -35,6 +35,15 @@ def test_kept_calls_are_made_once_and_come_in_order(tmp_path, jobs):
     assert each.seconds(note_and_double) >= 0
 
 
+def test_time_spent_counts_calls_that_were_made_before(tmp_path):
+    calls = [{"number": number, "notes": str(tmp_path / "notes")} for number in (1, 2, 1)]
+    first, again = (KeptCalls(tmp_path / "calls", quiet=True) for _ in range(2))
+    first(note_and_double, calls)
+    again(note_and_double, calls)
+    assert len(again.spent) == 2
+    assert again.spent == first.spent
+
+
 def test_what_was_finished_before_a_failure_is_not_done_again(tmp_path):
     notes = tmp_path / "notes"
     calls = [{"number": number, "notes": str(notes)} for number in (1, 2, 3)]

@@ -9,7 +9,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -55,6 +55,8 @@ class KeptCalls:
     jobs: int = 1
     backend: str | None = None
     quiet: bool = False
+    spent: dict[Path, float] = field(default_factory=dict)
+    """The seconds that each call took which was asked for, whenever it was made."""
 
     def __call__(
         self, function: Callable[..., Any], calls: Sequence[Mapping[str, Any]], /
@@ -76,7 +78,9 @@ class KeptCalls:
             work = list(missing.values())
             for _ in run_calls(call_and_keep, work, jobs=self.jobs, backend=self.backend):
                 bar.advance(task)
-        return [read_json(path, what="kept result of a call")["result"] for path in paths]
+        kept = {path: read_json(path, what="kept result of a call") for path in paths}
+        self.spent.update({path: one["seconds"] for path, one in kept.items()})
+        return [kept[path]["result"] for path in paths]
 
     def path_of(self, function: Callable[..., Any], call: Mapping[str, Any]) -> Path:
         """The file of one call: named by its function, arguments and code."""
