@@ -151,6 +151,7 @@ def draw(records: list[Record]) -> Any:
         rho = rank_correlation([row[0] for row in rows], [row[place] for row in rows])
         words = "average variance" if name == "variance" else "normalised variance zeta"
         axes.set(xlabel=f"{words} of a mini-batch", title=f"rank correlation {rho:.2f}")
+        axes.tick_params(axis="x", which="minor", labelbottom=False)
     figure.axes[0].set_ylabel("steps to the target, best rate")
     figure.axes[0].legend(frameon=False, fontsize="small")
     return figure
