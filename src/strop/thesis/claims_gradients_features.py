@@ -94,13 +94,20 @@ def g13(records: Records) -> Verdict:
 def g14(records: Records) -> Verdict:
     some = records["figure-4.8"]
     shares = _values(some, "duplicates")
+    # With no more different points than clusters GC has no variance at all.
+    silent = {
+        one["ratio"]
+        for one in some
+        for gc, sg in zip(one["max"]["GC"], one["max"]["SG-B"], strict=True)
+        if gc < 1e-9 * sg
+    }
 
     def gaps(share: float) -> list[float]:
         return [
             fmean(
                 math.log(one["max"]["SG-B"][seed] / one["max"]["GC"][seed])
                 for one in some
-                if one["duplicates"] == share
+                if one["duplicates"] == share and one["ratio"] not in silent
             )
             for seed in range(_seeds(some))
         ]

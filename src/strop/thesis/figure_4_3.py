@@ -10,6 +10,7 @@ most of training, more after each drop of the rate, GC under SG-B (claim G9); SG
 (claim G10 is not run). Missing data are replaced by digits, which the titles say.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,7 +70,8 @@ def draw_curves(records: list[Record], *, normalised: bool) -> Any:
                 first = one is some[0]
                 axes.semilogy(
                     one["steps"],
-                    one["variance"][estimator],
+                    # SVRG has none at its updates, up to rounding: no place on a log axis.
+                    [value or math.nan for value in one["variance"][estimator]],
                     color=COLOURS[estimator],
                     lw=1.6 if first else 0.5,
                     alpha=1 if first else 0.4,

@@ -3,9 +3,9 @@
     strop thesis run figure-4.7
 
 Thesis section 4.4.3: ten points of CIFAR-10 and of CIFAR-100 with 10,000 further copies each (twice
-the 50,000 pictures; the thesis counts them as 20 times), with the usual
-augmentation, so that copies differ in input space. `small` has no augmentation and as large a share
-of copies. Expected: GC falls well under SG-2B (claim G14).
+the 50,000 pictures; the thesis counts them as 20 times), with the usual augmentation, so that
+copies differ in input space. `small` has no augmentation and as large a share of copies. Expected:
+GC falls well under SG-2B (claim G14).
 """
 
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ _HUNDRED = replace(THESIS_CIFAR, name="CIFAR-100", data="cifar100", model="resne
 PRESETS = {
     "smoke": Settings((_copied(SMOKE, points=3, copies=80, augment=False),), (0,)),
     "small": Settings(
-        (_copied(replace(SMALL_CIFAR, examples=300), points=10, copies=60, augment=False),)
+        (_copied(replace(SMALL_CIFAR, examples=150), points=10, copies=30, augment=False),)
     ),
     "gpu": Settings((_copied(GPU_CIFAR, points=10, copies=10_000, augment=True),)),
     "paper": Settings(

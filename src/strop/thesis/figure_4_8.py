@@ -56,5 +56,7 @@ def draw(records: list[Record]) -> Any:
         draw_ratio(axes, some, summary="max", names=ESTIMATORS)
         axes.set(title=f"{share:.0%} duplicates")
         axes.legend(fontsize="x-small", frameon=False)
+    # No variance at all, where different points are no more than clusters, is off the figure.
+    figure.axes[0].set_ylim(bottom=1e-8)
     figure.axes[0].set_ylabel("maximal variance")
     return figure
