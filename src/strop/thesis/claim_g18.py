@@ -6,8 +6,8 @@ The chapter's headline (thesis sections 4.1 and 4.5), on many problems: networks
 on several data sets, with and without wrong labels, by SGD with one batch size, each at its best
 rate; how many steps to a share of the first loss, and the average variance and zeta of a mini-batch
 on the way (exact, geometric means over the steps). Rank correlation over problems, with an interval
-from resampling problems. Expected: zeta correlates with the steps, the variance less. Two minutes
-of one core; data that are not there are left out, and the figure names those that are.
+from resampling problems. Expected: zeta correlates with the steps, the variance less. `small`: 5
+busy minutes; data that are not there are left out, and the figure names those that are.
 """
 
 from dataclasses import dataclass

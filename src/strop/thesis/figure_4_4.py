@@ -6,7 +6,7 @@ Thesis section 4.4.2. Students on labels of a random teacher, by SGD at three le
 estimators measured exactly along the way, the maximum over the last 70 % of iterations, over seeds,
 input and teacher widths. Expected: little variance when over-parametrised, where all estimators
 are alike; less with a larger rate; no matter which teacher; GC between SG-B and SG-2B (claims G12,
-G13). Five minutes of one core.
+G13). `small`: 8 busy minutes.
 """
 
 from dataclasses import dataclass

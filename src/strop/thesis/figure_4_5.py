@@ -5,7 +5,7 @@
 Thesis section 4.4.2: zeta = tr Cov / |mean gradient|^2 along the trainings of figure 4.4, its
 maximum and its mean over the last 70 % of iterations. Expected: above 1 where hidden units over
 examples are under 5, alike for all rates there (claim G12). The thesis's other definition, which
-divides by the second moment, cannot pass 1. Five minutes of one core.
+divides by the second moment, cannot pass 1. `small`: 8 busy minutes.
 """
 
 from dataclasses import dataclass

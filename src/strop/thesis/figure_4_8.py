@@ -4,7 +4,7 @@
 
 Thesis section 4.4.3. As figure 4.4 at its middle rate, with five points repeated equally until they
 make up a share of the training set. Expected: the advantage of GC over SG-B grows with that share
-and does not fall with over-parametrisation (claim G14).
+and does not fall with over-parametrisation (claim G14). `small`: 2.5 minutes on a busy machine.
 """
 
 from dataclasses import dataclass, replace

@@ -3,7 +3,7 @@
     strop thesis run figure-A.1
 
 Thesis appendix A.3.2: the trainings of figure 4.4, statistics averaged over the last 70 % of
-iterations. Expected: like figure 4.4. Five minutes of one core.
+iterations. Expected: like figure 4.4. `small`: 8 busy minutes.
 """
 
 from dataclasses import dataclass
