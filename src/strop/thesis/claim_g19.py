@@ -7,8 +7,8 @@ every 100 steps late in training; and training with GC does not speed CIFAR-10 u
 CIFAR-10 is trained to a late step, clustered there, and the variance of the stale clusters over
 that of SG-B followed for some steps, exactly; then SGD with uniform batches and with stratified
 ones (clusters renewed on the way) from the same start, steps to the same training loss. Expected:
-the ratio rises with the age of the clusters; about as many steps with GC as without. `small` was not timed; CIFAR
-where it is there, else digits, which the figure says.
+the ratio rises with the age of the clusters; about as many steps with GC as without. `small` was
+not timed; CIFAR where it is there, else digits, which the figure says.
 """
 
 from dataclasses import dataclass, replace
