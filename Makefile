@@ -51,6 +51,7 @@ test-all: lint
 
 docs: .venv/stamp-docs
 	@$(RUN) sphinx -W --keep-going -q -b html docs docs/_build/html
+	@$(RUN) strop.cli thesis report --runs docs/thesis/records --out docs/_build/html/thesis.html
 	@echo "docs/_build/html/index.html"
 
 bench: .venv/stamp-bench

@@ -72,7 +72,7 @@ def drawing_html(drawing: Drawing, *, alt: str) -> str:
     return "".join(
         part.html()
         if isinstance(part, Table)
-        else f"<figure class='plot'><img src='{figure_uri(part)}' alt='{escape(alt, quote=True)}'>"
+        else f"<figure class='plot'><img src='{figure_uri(part, few_colours=True)}' alt='{escape(alt, quote=True)}'>"
         "</figure>"
         for part in parts_of(drawing)
     )
