@@ -70,12 +70,14 @@ def parts_of(drawing: Drawing) -> tuple[Any, ...]:
 def drawing_html(drawing: Drawing, *, alt: str) -> str:
     """A drawing for a page: tables as tables, figures as pictures inside the page."""
     return "".join(
-        part.html()
-        if isinstance(part, Table)
-        else f"<figure class='plot'><img src='{figure_uri(part, few_colours=True)}' alt='{escape(alt, quote=True)}'>"
-        "</figure>"
+        part.html() if isinstance(part, Table) else _picture(part, alt)
         for part in parts_of(drawing)
     )
+
+
+def _picture(figure: Any, alt: str) -> str:
+    source = figure_uri(figure, few_colours=True)
+    return f"<figure class='plot'><img src='{source}' alt='{escape(alt, quote=True)}'></figure>"
 
 
 def _bracketed(row: Row) -> tuple[str, ...]:
