@@ -1,4 +1,11 @@
-"""The runs of retrieval_flickr8k.py as `gpu` records of chapter 3.
+"""Finished runs as the records of docs/thesis/records: compact, one record to a line.
+
+What `strop thesis run` wrote goes there as it is:
+
+    strop thesis run all --preset small --jobs 2 --runs thesis-runs
+    python benchmarks/thesis_records.py thesis-runs/*.small.json
+
+The runs of retrieval_flickr8k.py become `gpu` records of chapter 3:
 
     python benchmarks/retrieval_flickr8k.py --out flickr8k.json
     python benchmarks/thesis_records.py flickr8k.json --machine "NVIDIA H200, Linux" \
@@ -6,8 +13,7 @@
 
 The benchmark trains what `strop thesis run table-3.3 --preset gpu` would; many at a time on one
 device: table-3.3, table-3.4, figure-3.2 and, where the runs they need have five seeds, claim-N12
-and claim-N13. Machine and versions are those that it ran on. A file of `strop thesis run` is
-written to the folder as it is, one record to a line.
+and claim-N13. Machine and versions are those that it ran on.
 """
 
 import argparse
@@ -82,7 +88,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("results", nargs="+", type=Path, help="what the benchmark wrote with --out")
+    parser.add_argument(
+        "results", nargs="+", type=Path, help="runs, or what the benchmark wrote with --out"
+    )
     parser.add_argument("--machine", default="")
     parser.add_argument("--versions", nargs="*", default=[], help="such as torch=2.11")
     parser.add_argument("--out", type=Path, default=Path("docs/thesis/records"))
@@ -91,6 +99,10 @@ def main() -> None:
     kept = {name: run for name, run in contents.items() if isinstance(run, dict)}
     for name, run in kept.items():
         write(options.out / name, run)
+        print(f"{options.out / name}: {len(run['records'])} records, {run['seconds']:.0f} s")
+    if kept:
+        total = sum(run["seconds"] for run in kept.values())
+        print(f"{len(kept)} runs, {total / 60:.1f} minutes in all, calls added up")
     results = [
         entry["result"]
         for name, entries in contents.items()

@@ -102,6 +102,8 @@ def _clusters(rule: str, one: Trajectory, model: nn.Module, data: TensorDataset,
         n_clusters=one.batch,
         engine=Rank1(iterations=one.iterations) if thesis else Sketch(),
         cap=None if thesis else 2.0,
+        # The thesis's rule counts sizes batch by batch, of as many as it has clusters.
+        batch_size=one.batch if thesis else 128,
         generator=torch.Generator().manual_seed(seed),
     ).assignment
 

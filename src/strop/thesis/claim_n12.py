@@ -28,7 +28,7 @@ RUNS = (
 class Settings:
     """On which data, with which encoder and schedule."""
 
-    scale: Scale = field(default_factory=lambda: replace(SCALES["small"], seeds=10))
+    scale: Scale = field(default_factory=lambda: replace(SCALES["small"], seeds=20, first_seed=10))
 
 
 PRESETS = {

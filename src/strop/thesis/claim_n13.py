@@ -24,7 +24,7 @@ SH, MH = "SH", "MH"
 class Settings:
     """Points between SH and MH, softest first."""
 
-    scale: Scale = field(default_factory=lambda: replace(SCALES["small"], seeds=10))
+    scale: Scale = field(default_factory=lambda: replace(SCALES["small"], seeds=20, first_seed=10))
     preset: str = "vse++"
     """Of the training, whose hardness alone is changed."""
     temperatures: tuple[float, ...] = (0.05, 0.02)

@@ -63,7 +63,7 @@ GRADIENTS: tuple[Claim, ...] = (
         ("figure-4.3",),
         g9,
     ),
-    Claim("G10", "ImageNet: normalised variance passes 1, GC equals SG-B.", (), g10),
+    Claim("G10", "ImageNet: normalised variance passes 1, GC equals SG-B.", ("figure-4.3",), g10),
     Claim(
         "G11",
         "Smoothing lessens, corrupt labels remove the fluctuations of GC.",

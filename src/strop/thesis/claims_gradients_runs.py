@@ -23,6 +23,9 @@ from strop.thesis.verdicts import (
     not_run,
 )
 
+EQUAL = math.log(1.1)
+"""What two curves on a log axis that overlap differ by at most."""
+
 
 def g6(records: Records) -> Verdict:
     parts = [
@@ -89,7 +92,22 @@ def g9(records: Records) -> Verdict:
 
 
 def g10(records: Records) -> Verdict:
-    return not_run("ImageNet is not to be had here, and no data of its kind")
+    runs = [one for one in _real(records["figure-4.3"]) if one["name"].startswith("photographs")]
+    if not runs:
+        return not_run("no data of ImageNet's kind are among the records of figure-4.3")
+    batch = runs[0]["batch"]
+    highest = [
+        math.log(max(value for value in one["zeta"] if value is not None) * batch / 128)
+        for one in runs
+    ]
+    ratios = [_against(one, "GC", "SG-B") for one in runs]
+    return all_of(
+        [
+            above(highest, 0, f"{runs[0]['name']}: log of the largest zeta, for batches of 128"),
+            below(ratios, EQUAL, "log GC / SG-B, mean along training"),
+            above(ratios, -EQUAL, f"and so within a factor {math.exp(EQUAL):.1f}"),
+        ]
+    )
 
 
 def g11(records: Records) -> Verdict:
@@ -118,17 +136,33 @@ def g11(records: Records) -> Verdict:
 
 def copies_on_pictures(records: Records) -> Verdict:
     """The part of G14 about pictures."""
-    return all_of(
-        [
+    runs: dict[str, dict[int, Record]] = {}
+    for one in records["figure-4.7"]:
+        runs.setdefault(one["name"], {})[one["seed"]] = one
+    parts = []
+    for name, copied in runs.items():
+        plain = runs.get(f"{name.rpartition(', ')[0]}, no copies", {})
+        if plain is copied:
+            continue
+        double = interval_of(_against(one, "GC", "SG-2B") for one in copied.values())
+        parts.append(
             below(
-                [_against(one, "GC", "SG-2B") for one in some],
+                [_against(one, "GC", "SG-B") for one in copied.values()],
                 0,
-                f"{name}: log GC / SG-2B, mean along training",
+                f"{name}: log GC / SG-B, mean along training ({double} over SG-2B)",
             )
-            for name in dict.fromkeys(one["name"] for one in records["figure-4.7"])
-            for some in [[one for one in records["figure-4.7"] if one["name"] == name]]
-        ]
-    )
+        )
+        parts.append(
+            below(
+                [
+                    _against(copied[seed], "GC", "SG-B") - _against(plain[seed], "GC", "SG-B")
+                    for seed in sorted(copied.keys() & plain.keys())
+                ],
+                0,
+                "that less the same without copies",
+            )
+        )
+    return all_of(parts)
 
 
 def g15(records: Records) -> Verdict:
@@ -263,8 +297,13 @@ def g19(records: Records) -> Verdict:
     )
 
 
+def _real(records: list[Record]) -> list[Record]:
+    """Without those whose data were replaced."""
+    return [one for one in records if not one["name"].endswith("digits instead")]
+
+
 def _cifar(records: list[Record]) -> list[Record]:
-    return [one for one in records if one["name"].startswith("CIFAR-10") and one["drops"]]
+    return [one for one in _real(records) if one["name"].startswith("CIFAR-10") and one["drops"]]
 
 
 def _change(values: list[float | None]) -> float:

@@ -16,14 +16,19 @@ tr.grey td { color: var(--soft); opacity: .75; }
 .verdict { font-weight: 700; white-space: nowrap; }
 .holds { color: var(--good); } .fails { color: var(--bad); } .open { color: var(--soft); }
 .counts { grid-template-columns: repeat(auto-fit, minmax(8.5rem, 1fr)); }
+.claims td { vertical-align: top; }
+.claims td:nth-child(2) { min-width: 13rem; } .claims td:last-child { white-space: nowrap; }
+.ids { line-height: 1.9; } .ids a { white-space: nowrap; margin-right: .6rem; }
 .shows { border-left: 3px solid var(--line); padding-left: .9rem; color: var(--soft); }
 @media (max-width: 36rem) {
   .claims thead { display: none; }
   .claims tr { display: block; padding: .6rem 0; border-bottom: 1px solid var(--line); }
   .claims td { display: block; border: 0; padding: .1rem 0; }
   .claims td:first-child { font-weight: 700; }
+  .claims td:last-child { white-space: normal; }
 }
 </style>"""
+_SHOWN, _MORE = "Tables and figures", "Further claims"
 _CLASS = {"holds": "holds", "fails": "fails", "undecided": "open", "not run": "open"}
 
 
@@ -34,8 +39,9 @@ def report_page(runs: Mapping[str, ItemRun]) -> str:
         _summary(decided, runs),
         _claims(decided),
         *(
-            f"<h2>{title}</h2>" + "".join(_item(item, runs.get(item.id)) for item in part)
-            for title, part in (("Tables and figures", CATALOGUE), ("Further claims", FURTHER))
+            f'<h2 id="{_anchor(title)}">{title}</h2>'
+            + "".join(_item(item, runs.get(item.id)) for item in part)
+            for title, part in ((_SHOWN, CATALOGUE), (_MORE, FURTHER))
         ),
         _errata(),
         _provenance(runs),
@@ -67,10 +73,26 @@ def _summary(decided: tuple[Decided, ...], runs: Mapping[str, ItemRun]) -> str:
         )
     )
     known = len(CATALOGUE) + len(FURTHER)
+    chapters = "".join(
+        f'<a href="#{_anchor(title)}">{title}</a> '
+        for title in ("Claims", _SHOWN, _MORE, "Errata", "Machines and versions")
+    )
+    ids = "".join(f'<a href="#{item.id}">{item.id}</a> ' for item in (*CATALOGUE, *FURTHER))
     return (
         f'<div class="cards counts">{cards}</div>'
         f'<p class="note">{len(runs)} of {known} experiments have records here.</p>'
+        f'<nav><p class="ids">{chapters}</p>'
+        "<details><summary>every table and figure</summary>"
+        f'<p class="ids">{ids}</p></details></nav>'
     )
+
+
+def _anchor(title: str) -> str:
+    """
+    >>> _anchor("Machines and versions")
+    'machines-and-versions'
+    """
+    return title.lower().replace(" ", "-")
 
 
 def _claims(decided: tuple[Decided, ...]) -> str:
@@ -80,8 +102,13 @@ def _claims(decided: tuple[Decided, ...]) -> str:
         for letter, title in chapters.items()
     )
     return (
-        "<h2>Claims</h2><p>Exact claims are decided by computation, the others by a 95 % interval "
-        "over seeds: a claim whose interval includes both answers is undecided.</p>" + tables
+        '<h2 id="claims">Claims</h2><p>Exact claims are decided by computation, the others by a '
+        "95 % interval over seeds, written mean [low, high] (number of seeds): a claim whose "
+        "interval includes both answers is undecided. One of several parts fails with any of them, "
+        "and holds when all do.</p><p>A verdict is one at the scale of its records, named in the "
+        "last column: <em>small</em> is minutes on two cores, with fewer data and smaller networks "
+        "than the thesis's; <em>gpu</em> one GPU; <em>paper</em> the thesis's own sizes.</p>"
+        + tables
     )
 
 
@@ -89,7 +116,7 @@ def _claims_table(decided: list[Decided]) -> str:
     rows = "".join(
         f'<tr id="{one.claim.id}"><td>{one.claim.id}</td><td>{escape(one.claim.says)}</td>'
         f'<td class="verdict {_CLASS[one.verdict.outcome]}">{one.verdict.outcome}</td>'
-        f"<td>{escape(one.verdict.evidence)}</td><td>{_links(one)}</td></tr>"
+        f"<td>{_lines(one.verdict.evidence)}</td><td>{_links(one)}</td></tr>"
         for one in decided
     )
     return (
@@ -99,8 +126,13 @@ def _claims_table(decided: list[Decided]) -> str:
     )
 
 
+def _lines(evidence: str) -> str:
+    """A line for each part of what decided."""
+    return "<br>".join(escape(part) for part in evidence.split("; "))
+
+
 def _links(one: Decided) -> str:
-    return ", ".join(
+    return "<br>".join(
         f'<a href="#{run.item.id}">{run.item.id}</a> ({run.preset})' for run in one.runs
     )
 
@@ -135,8 +167,8 @@ def _errata() -> str:
         for one in ERRATA
     )
     return (
-        '<h2>Errata</h2><div class="scroll"><table><thead><tr><th>where</th><th>the text says</th>'
-        f"<th>correct</th></tr></thead><tbody>{rows}</tbody></table></div>"
+        '<h2 id="errata">Errata</h2><div class="scroll"><table><thead><tr><th>where</th>'
+        f"<th>the text says</th><th>correct</th></tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
 
@@ -150,9 +182,16 @@ def _provenance(runs: Mapping[str, ItemRun]) -> str:
         f"<li>{escape(what)} ({count})</li>"
         for what, count in (*machines.items(), *versions.items())
     )
+    spent: Counter[str] = Counter()
+    for run in runs.values():
+        spent[run.preset] += run.about["seconds"]
+    times = ", ".join(f"{_duration(seconds)} at {preset}" for preset, seconds in spent.items())
     return (
-        f"<h2>Machines and versions</h2><ul>{lines}</ul>"
-        "<pre><code>strop thesis run all --preset small\nstrop thesis report</code></pre>"
+        f'<h2 id="machines-and-versions">Machines and versions</h2><ul>{lines}</ul>'
+        f"<p>The runs took {times}, added up over the calls of every run; runs that share calls "
+        "count them each.</p>"
+        "<pre><code>export STROP_DATA=…   # the folder with the real data\n"
+        "strop thesis run all --preset small --jobs 2\nstrop thesis report</code></pre>"
     )
 
 

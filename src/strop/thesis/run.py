@@ -4,6 +4,7 @@ The folder of runs holds ``ID.PRESET.json`` and the drawing beside it for each i
 with the single results they were made from.
 """
 
+import os
 import platform
 import time
 from collections.abc import Iterable, Mapping
@@ -195,4 +196,12 @@ def machine() -> str:
     """Where it was computed, in words."""
     if torch.cuda.is_available():
         return f"{torch.cuda.get_device_name()}, {platform.system()}"
-    return f"{torch.get_num_threads()} threads of {platform.machine()}, {platform.system()}"
+    return f"{_processor()}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def _processor() -> str:
+    """The name that Linux gives the processor, or what Python knows of it."""
+    table = Path("/proc/cpuinfo")
+    lines = table.read_text(encoding="utf-8").splitlines() if table.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()

@@ -39,6 +39,7 @@ from strop.models import cifar_resnet, mlp
 from strop.support import InputError, settings_to_dict
 from strop.thesis.calls import Each, Record
 from strop.thesis.image_models import pictures
+from strop.thesis.photographs import CLASSES, NEEDED, photographs
 from strop.training import choose_device
 
 ESTIMATORS = ("SG-B", "SG-2B", "SVRG", "GC", "GC, exact moves")
@@ -54,14 +55,14 @@ class Trajectory:
 
     name: str = "MNIST"
     data: str = "mnist"
-    """mnist, fashion-mnist, cifar10, cifar100, or digits."""
+    """mnist, fashion-mnist, cifar10, cifar100, photographs, or digits."""
     model: str = "mlp"
     """``mlp`` with ``widths`` or ``resnet-DEPTH`` without normalisation."""
     widths: tuple[int, ...] = (784, 1024, 1024, 10)
     examples: int | None = None
     """So many training pictures; all without it."""
     pooled: int = 1
-    """Pictures are averaged over squares of this side."""
+    """Pictures are averaged over squares of this side; photographs are of 32 pixels before."""
     smoothing: float = 0.0
     corrupt: float = 0.0
     duplicated: int = 0
@@ -122,6 +123,18 @@ SMALL_CIFAR = replace(
     draws=10,
     refresh=120,
 )
+SMALL_PHOTOGRAPHS = replace(
+    SMALL_CIFAR,
+    name="photographs, ImageNet classes, 16 x 16",
+    data="photographs",
+    examples=1000,
+    decay=1e-4,
+    steps=500,
+    drops=(250, 375),
+    every=50,
+    refresh=125,
+)
+"""In place of ImageNet, its length as the thesis's: eight times over the data (80,000 x 128)."""
 SMOKE = Trajectory(
     name="digits",
     data="digits",
@@ -140,8 +153,9 @@ SMOKE = Trajectory(
 def at_hand(one: Trajectory) -> Trajectory:
     """The trajectory, on digits where its data are not there; its name says so."""
     try:
-        if one.data != "digits":
-            find_data(one.data)
+        for name in NEEDED if one.data == "photographs" else (one.data,):
+            if name != "digits":
+                find_data(name)
     except InputError:
         widths = (64, *one.widths[1:])
         return replace(
@@ -224,7 +238,7 @@ def measure(*, trajectory: dict[str, Any], seed: int) -> Record:
 def problem(one: Trajectory, *, seed: int, device: torch.device) -> tuple[TensorDataset, nn.Module]:
     """The training set as tensors, and the model, both on the device."""
     generator = torch.Generator().manual_seed(seed)
-    found = pictures("digits", split="train") if one.data == "digits" else read_images(one.data)
+    found = _read(one)
     if one.examples is not None and one.examples < len(found):
         found = sample(found, count=one.examples, generator=generator)
     if one.duplicated:
@@ -239,13 +253,19 @@ def problem(one: Trajectory, *, seed: int, device: torch.device) -> tuple[Tensor
     return data, network(one, channels=images.shape[1], generator=generator).to(device)
 
 
+def _read(one: Trajectory) -> LabelledImages:
+    if one.data == "digits":
+        return pictures("digits", split="train")
+    return photographs(pixels=32) if one.data == "photographs" else read_images(one.data)
+
+
 def network(one: Trajectory, *, channels: int, generator: torch.Generator) -> nn.Module:
     """The classifier of a trajectory."""
     if one.model == "mlp":
         return mlp(one.widths, generator=generator)
     if one.model.startswith("resnet-"):
         depth = int(one.model.removeprefix("resnet-"))
-        classes = 100 if one.data == "cifar100" else 10
+        classes = {"cifar100": 100, "photographs": CLASSES}.get(one.data, 10)
         return cifar_resnet(
             depth, classes=classes, channels=channels, normalisation="none", generator=generator
         )
@@ -290,6 +310,8 @@ def estimators(one: Trajectory, *, seed: int, refresh: int | None = None) -> dic
                 n_clusters=one.batch,
                 engine=engine,
                 cap=cap,
+                # The thesis's rule counts sizes batch by batch, of as many as it has clusters.
+                batch_size=one.batch if isinstance(engine, Rank1) else 128,
                 collate=augmented(torch.Generator().manual_seed(seed)) if one.augment else None,
                 generator=torch.Generator().manual_seed(seed),
             )
