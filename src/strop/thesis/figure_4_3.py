@@ -58,7 +58,10 @@ def draw(records: list[Record]) -> Any:
 
 
 def draw_curves(records: list[Record], *, normalised: bool) -> Any:
-    """A column for each trajectory: estimators' variance, and zeta below if wanted; first seed."""
+    """A column for each trajectory: estimators' variance, and zeta below if wanted.
+
+    The first seed is drawn heavily. SVRG's curve is broken at its updates.
+    """
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(one["name"] for one in records))
@@ -73,8 +76,8 @@ def draw_curves(records: list[Record], *, normalised: bool) -> Any:
                 first = one is some[0]
                 axes.semilogy(
                     one["steps"],
-                    # SVRG has none at its updates, up to rounding: no place on a log axis.
-                    [value or math.nan for value in one["variance"][estimator]],
+                    _shown(one["variance"], estimator),
+                    marker="." if first and estimator == "SVRG" else None,
                     color=COLOURS[estimator],
                     lw=1.6 if first else 0.5,
                     alpha=1 if first else 0.4,
@@ -82,7 +85,8 @@ def draw_curves(records: list[Record], *, normalised: bool) -> Any:
                 )
         for step in some[0]["drops"]:
             axes.axvline(step, color="0.7", lw=0.8, ls=":")
-        axes.set(title=f"{name}, {len(some)} seeds", ylabel="average variance", xlabel="step")
+        axes.set(ylabel="average variance", xlabel="step")
+        axes.set_title(f"{name}, {len(some)} seeds", fontsize="medium")
         axes.legend(fontsize="x-small", frameon=False)
         if normalised:
             for one in some:
@@ -90,3 +94,11 @@ def draw_curves(records: list[Record], *, normalised: bool) -> Any:
             panels[1][column].axhline(1, color="0.5", lw=1, ls=":")
             panels[1][column].set(ylabel="normalised variance of SG-B", xlabel="step")
     return figure
+
+
+def _shown(variance: dict[str, list[float]], estimator: str) -> list[float]:
+    """A curve without the updates of SVRG, where it has no variance up to rounding."""
+    return [
+        value if value > 1e-3 * base else math.nan
+        for value, base in zip(variance[estimator], variance["SG-B"], strict=True)
+    ]

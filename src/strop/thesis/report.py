@@ -19,6 +19,7 @@ tr.grey td { color: var(--soft); opacity: .75; }
 .claims td { vertical-align: top; }
 .claims td:nth-child(2) { min-width: 13rem; } .claims td:last-child { white-space: nowrap; }
 .ids { line-height: 1.9; } .ids a { white-space: nowrap; margin-right: .6rem; }
+dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; color: var(--soft); }
 .shows { border-left: 3px solid var(--line); padding-left: .9rem; color: var(--soft); }
 @media (max-width: 36rem) {
   .claims thead { display: none; }
@@ -29,6 +30,19 @@ tr.grey td { color: var(--soft); opacity: .75; }
 }
 </style>"""
 _SHOWN, _MORE = "Tables and figures", "Further claims"
+_WORDS = {
+    "SH, MH": "hinge losses over the negatives: the sum over all, and the hardest alone",
+    "VSE0, VSE++": "embeddings of images and captions, trained with SH and with MH",
+    "Order0, Order++": "the same with order embeddings",
+    "R@1": "percent of queries whose first hit is right",
+    "SG-B, SG-2B": "the gradient of a mini-batch, and of one twice as large",
+    "SVRG": "stochastic variance-reduced gradient",
+    "GC": "gradient clustering: one example of each cluster, weighted",
+    "zeta": "normalised variance, tr Cov / |mean gradient|²",
+    "h/N": "hidden units for each training example",
+    "CD, GD+LS, SignGD": "coordinate, gradient (with line search) and sign descent",
+    "log": "natural logarithm; a log of a ratio under 0 is a ratio under 1",
+}
 _CLASS = {"holds": "holds", "fails": "fails", "undecided": "open", "not run": "open"}
 
 
@@ -101,6 +115,7 @@ def _claims(decided: tuple[Decided, ...]) -> str:
         f"<h3>{title}</h3>" + _claims_table([one for one in decided if one.claim.id[0] == letter])
         for letter, title in chapters.items()
     )
+    words = "".join(f"<dt>{term}</dt><dd>{meaning}</dd>" for term, meaning in _WORDS.items())
     return (
         '<h2 id="claims">Claims</h2><p>Exact claims are decided by computation, the others by a '
         "95 % interval over seeds, written mean [low, high] (number of seeds): a claim whose "
@@ -108,7 +123,7 @@ def _claims(decided: tuple[Decided, ...]) -> str:
         "and holds when all do.</p><p>A verdict is one at the scale of its records, named in the "
         "last column: <em>small</em> is minutes on two cores, with fewer data and smaller networks "
         "than the thesis's; <em>gpu</em> one GPU; <em>paper</em> the thesis's own sizes.</p>"
-        + tables
+        f"<details><summary>abbreviations</summary><dl>{words}</dl></details>" + tables
     )
 
 
