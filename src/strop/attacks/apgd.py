@@ -39,7 +39,8 @@ def apgd(
     it is halved, and the climb goes on from the best point, for an example whose loss rose in fewer
     than three quarters of the steps since the last one, or whose best loss and length both stayed
     as they were. Croce and Hein, "Reliable evaluation of adversarial robustness with an ensemble of
-    diverse parameter-free attacks", 2020.
+    diverse parameter-free attacks", 2020. For Fourier(Linf) the moves are without the drift, and
+    between ball and box they are those of :class:`strop.attacks.moves.SpectralMoves`.
 
     The arguments and what is returned are those of :func:`strop.attacks.pgd`.
 
@@ -70,27 +71,23 @@ def apgd(
 
 
 def _climb(objective: Objective, around: Neighbourhood, delta: Tensor, steps: int) -> None:
-    move = moves_in(around)
+    moves = moves_in(around, delta)
     ends, last_end = set(checkpoints(steps)), 0
     length = 2 * around.eps
     value, gradient = objective(delta)
-    previous: Tensor | None = None
     rises, halved = torch.zeros_like(value), torch.ones_like(value, dtype=torch.bool)
     best_at_last_end = objective.best_loss
     for step in range(1, steps):
         # The first step has no direction to keep, and from the centre eps is as far as it goes.
-        reach = length if step > 1 else around.eps
-        previous, delta = delta, move(delta, previous, gradient, reach)
+        delta = moves(gradient, length if step > 1 else around.eps)
         before, (value, gradient) = value, objective(delta)
         rises += value > before
         if step in ends:
             stuck = ~halved & (objective.best_loss <= best_at_last_end)
             halved = (rises < _RISING * (step - last_end)) | stuck
             length = torch.where(halved, length / 2, length)
-            back = each(halved, delta)
-            delta = torch.where(back, objective.best, delta)
-            previous = torch.where(back, objective.best, previous)
-            gradient = torch.where(back, objective.best_gradient, gradient)
+            moves.go_back(halved, objective.best)
+            gradient = torch.where(each(halved, gradient), objective.best_gradient, gradient)
             value = torch.where(halved, objective.best_loss, value)
             best_at_last_end, last_end = objective.best_loss, step
             rises = torch.zeros_like(rises)

@@ -58,10 +58,15 @@ class Neighbourhood:
         return replace(self, x=self.x[rows], eps=self.eps[rows])
 
     @cached_property
+    def shuts(self) -> bool:
+        """Whether some frequencies are shut."""
+        band = self.norm.band if isinstance(self.norm, Fourier) else None
+        return band is not None and bool((band == 0).any())
+
+    @property
     def leaks(self) -> bool:
         """Whether clipping to the box would leave the band of frequencies that are allowed."""
-        band = self.norm.band if isinstance(self.norm, Fourier) else None
-        return self.bounds is not None and band is not None and bool((band == 0).any())
+        return self.bounds is not None and self.shuts
 
     @cached_property
     def box(self) -> tuple[Tensor, Tensor]:
@@ -159,10 +164,11 @@ class Neighbourhood:
             moved = x + delta * each(scale, delta)
             adversarial = (moved if self.bounds is None else moved.clamp(*self.bounds)).to(dtype)
             change = adversarial.double() - x
-            seen = self.norm.project(change, math.inf)
+            seen = self.norm.project(change, math.inf) if self.shuts else change
             size = self.norm(seen)
-            leak = _peak(change - seen) > 4 * unit * _peak(adversarial).clamp(min=largest)
-            outside = (size > eps * (1 + _ROOM)) | leak
+            outside = size > eps * (1 + _ROOM)
+            if self.shuts:
+                outside |= _peak(change - seen) > 4 * unit * _peak(adversarial).clamp(min=largest)
             if not bool(outside.any()):
                 return adversarial, size
             shorter = scale * _shrinkage(size, eps) * max(0.0, 1 - unit * 2.0**attempt)
@@ -203,22 +209,24 @@ def _filled(gradient: Tensor, delta: Tensor, low: Tensor, high: Tensor, length: 
     faster than sorting; what lies in the last interval shares what is left of the length.
     """
     rising = gradient.sign()
-    room = torch.where(rising > 0, high - delta, delta - low).mul_(rising.abs())
+    # Of high - delta and low - delta the one that the gradient points to; zero where it does not.
+    room = torch.lerp(low, high, (rising + 1).mul_(0.5)).sub_(delta).mul_(rising)
     room, steep = room.clamp_(min=0).flatten(1), gradient.abs().flatten(1)
     top = steep.amax(dim=1, keepdim=True).clamp_(min=torch.finfo(steep.dtype).tiny)
     steep.div_(top)
     bottom, top = torch.full_like(top, -1.0), torch.ones_like(top)
     wanted, above = length[:, None], torch.zeros_like(top)
-    within = room.sum(dim=1, keepdim=True)
+    within, spare = room.sum(dim=1, keepdim=True), torch.empty_like(steep)
     for _ in range(_HALVINGS):
         middle = (bottom + top) / 2
-        spent = torch.linalg.vecdot((steep - middle).sign_().relu_(), room)[:, None]
+        spent = torch.mul(torch.gt(steep, middle, out=spare), room, out=spare).sum(1, keepdim=True)
         few = spent <= wanted
         top, above = torch.where(few, middle, top), torch.where(few, spent, above)
         bottom, within = torch.where(few, bottom, middle), torch.where(few, within, spent)
     share = (wanted - above) / (within - above).clamp(min=torch.finfo(steep.dtype).tiny)
     # 1 above the interval, the share in it, 0 below.
-    full, some = (steep - top).sign_().relu_(), (steep - bottom).sign_().relu_()
+    full = torch.gt(steep, top, out=spare)
+    some = torch.gt(steep, bottom, out=steep)
     spent = some.lerp_(full, 1 - share.clamp_(0, 1)).mul_(room)
     return spent.view_as(delta).mul_(rising)
 
@@ -231,13 +239,14 @@ def _into_l1_ball(delta: Tensor, eps: Tensor) -> Tensor:
     size = delta.abs().flatten(1)
     level, radius = size.new_zeros(len(size), 1), eps[:, None]
     tolerance = 4 * torch.finfo(size.dtype).eps * radius
+    left = torch.empty_like(size)
     for _ in range(_NEWTON_STEPS):
-        left = (size - level).relu_()
+        torch.sub(size, level, out=left).relu_()
         excess = left.sum(dim=1, keepdim=True) - radius
         if not bool((excess > tolerance).any()):
             break
         level += excess.clamp_(min=0) / left.sign_().sum(dim=1, keepdim=True).clamp_(min=1)
-    left = (size - level).relu_()
+    torch.sub(size, level, out=left).relu_()
     return left.mul_(_shrinkage(left.sum(dim=1), eps)[:, None]).view_as(delta).copysign_(delta)
 
 

@@ -69,20 +69,24 @@ class Objective:
         self.best, self.best_gradient = torch.zeros_like(self.x), torch.zeros_like(self.x)
         self.best_loss = self.x.new_full((len(self.x),), -math.inf)
         self.broken = torch.zeros_like(self.best_loss, dtype=torch.bool)
-        self._doubt = self.x.new_zeros(())
+        self._doubt, self._point = self.x.new_zeros(()), torch.empty_like(self.x)
+        self._column = self.labels[:, None]
 
     def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
         """The loss of each example, b, and its gradient in the shape of ``delta``."""
+        with torch.no_grad():
+            point = torch.add(self.x, delta, out=self._point).to(self.dtype)
         with torch.enable_grad():
-            point = (self.x + delta).to(self.dtype).requires_grad_()
+            point = point.detach().requires_grad_()
             logits = self.model(point)
             values = self.loss(logits.to(self.x.dtype), self.labels, self.targets)
             (gradient,) = torch.autograd.grad(values.sum(), point)
         self.gradient_calls += 1
-        values, gradient = values.detach(), gradient.to(self.x.dtype)
+        values, gradient, logits = values.detach(), gradient.to(self.x.dtype), logits.detach()
         # Zero, or not a number from then on; looked at once in the end, so that no step waits.
-        self._doubt = self._doubt + 0 * (values.sum() + gradient.sum())
-        self._keep(delta, values, gradient, margin(logits.detach(), self.labels) > 0)
+        self._doubt.add_(values.sum().add_(gradient.sum()), alpha=0)
+        broken = logits.amax(dim=1) > logits.gather(1, self._column)[:, 0]
+        self._keep(delta, values, gradient, broken)
         return values, gradient
 
     def check(self) -> None:
@@ -94,7 +98,7 @@ class Objective:
             )
 
     def _keep(self, delta: Tensor, values: Tensor, gradient: Tensor, broken: Tensor) -> None:
-        better = (broken & ~self.broken) | ((broken == self.broken) & (values > self.best_loss))
+        better = torch.where(broken ^ self.broken, broken, values > self.best_loss)
         share = each(better, delta).to(delta.dtype)  # of 0 or 1, where lerp is exact
         self.best.lerp_(delta, share)
         self.best_gradient.lerp_(gradient, share)
