@@ -292,7 +292,12 @@ def g19(records: Records) -> Verdict:
                 0,
                 f"log of GC at {ages[-1]} steps over fresh",
             ),
-            below(faster, math.log(1.1), "log of steps to the loss, SG-B over GC"),
+            below(
+                faster,
+                math.log(1.1),
+                f"log of steps to the loss, SG-B over GC, where both reach it, {len(faster)} of "
+                f"{len(seeds)} seeds",
+            ),
         ]
     )
 

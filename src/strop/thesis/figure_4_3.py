@@ -67,7 +67,7 @@ def draw_curves(records: list[Record], *, normalised: bool) -> Any:
     names = list(dict.fromkeys(one["name"] for one in records))
     rows = 2 if normalised else 1
     figure = Figure(figsize=(4.6 * len(names), 3.2 * rows), layout="constrained")
-    panels = figure.subplots(rows, len(names), squeeze=False)
+    panels = figure.subplots(rows, len(names), squeeze=False, sharey=not normalised)
     for column, name in enumerate(names):
         some = [one for one in records if one["name"] == name]
         axes = panels[0][column]
