@@ -7,7 +7,7 @@ pairs that share a gradient, and how often copies share a cluster. Planted wrong
 precision of ranking examples by the size of their cluster, smallest first, and of strop's own
 score. Rare kinds inside the classes of a parity task: accuracy on the worst kind when batches are
 drawn evenly from clusters, without weights, less that of uniform batches. Expected: each well above
-chance. `small`: 2.5 busy minutes; MNIST where it is there, else digits, which the table says.
+chance. `small`: two minutes of one core; MNIST where it is there, else digits, as the table says.
 """
 
 from dataclasses import dataclass

@@ -8,7 +8,8 @@ CIFAR-10 is trained to a late step, clustered there, and the variance of the sta
 that of SG-B followed for some steps, exactly; then SGD with uniform batches and with stratified
 ones (clusters renewed on the way) from the same start, steps to the same training loss, a share of
 that of guessing. Expected: the ratio rises with the age of the clusters; about as many steps with
-GC as without. CIFAR where it is there, else digits, which the figure says.
+GC as without. `small`: four and a half minutes of one core; CIFAR where it is there, else digits,
+which the figure says.
 """
 
 import math

@@ -4,8 +4,8 @@
 
 Thesis section 3.3: "not normalizing the image embedding helped the baseline, VSE0, to find a
 better solution. However, VSE++ is not significantly affected". Expected: SH gains R@1 without the
-normalisation, MH changes by less than a point. `small` and `gpu`: Flickr8k. Three and a half
-minutes of one core at `small`, ten seeds; smoke a second.
+normalisation, MH changes by less than a point. `small` and `gpu`: Flickr8k. Six minutes of
+one core at `small`, twenty seeds; smoke a second.
 """
 
 from dataclasses import dataclass, field, replace

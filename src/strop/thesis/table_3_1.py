@@ -5,8 +5,8 @@
 Thesis section 3.3.3, table 3.1 (COCO; 1K: the mean over five slices of 1,000 test images; 5K:
 all). Expected: more data, a stronger image network and fine-tuning each add to R@1, and a slice is
 easier than the whole. `small` and `gpu`: Flickr8k with frozen features, slices of 200 of its 1,000
-test images; the printed rows are grey there. The runs are those of table 3.2. A minute and a half
-of one core at `small`, nothing where table 3.2 has been run; smoke a second.
+test images; the printed rows are grey there. The runs are those of table 3.2. Two minutes of one
+core at `small`, nothing where table 3.2 has been run; smoke a second.
 """
 
 from dataclasses import dataclass, field, replace
