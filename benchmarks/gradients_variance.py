@@ -28,8 +28,9 @@ import math
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,20 +124,26 @@ def rows_of(data: list[Tensor], indices: Tensor | None = None) -> Iterator[tuple
         yield part, [tensor[part.to(device)] for tensor in data]
 
 
-def squared_norms(model: nn.Module, data: list[Tensor], other: nn.Module | None = None) -> Tensor:
-    """``||g_i||^2``, or ``||g_i(model) - g_i(other)||^2``."""
-    found = []
+def squared_norms(
+    model: nn.Module, data: list[Tensor], other: nn.Module | None = None
+) -> tuple[Tensor, Tensor]:
+    """``||g_i||^2``, and ``||g_i(model) - g_i(other)||^2`` (zeros without another)."""
+    norms, apart = [], []
     for _, batch in rows_of(data):
         parts = per_example_gradients(model, losses, batch, check=False)
+        norms.append(_summed_norms(parts.values()))
         if other is not None:
             away = per_example_gradients(other, lambda m, b: -losses(m, b), batch, check=False)
-            parts = {key: add([part, away[key]]) for key, part in parts.items()}
-        norms = torch.stack([part.squared_norms() for part in parts.values()]).sum(0)
-        found.append(norms.detach().double().cpu())
-    return torch.cat(found)
+            apart.append(_summed_norms(add([part, away[key]]) for key, part in parts.items()))
+    found = torch.cat(norms)
+    return found, torch.cat(apart) if apart else torch.zeros_like(found)
 
 
-def gradient_sum(model: nn.Module, data: list[Tensor], indices: Tensor | None = None) -> Tensor:
+def _summed_norms(parts: Iterable[Any]) -> Tensor:
+    return torch.stack([part.squared_norms() for part in parts]).sum(0).detach().double().cpu()
+
+
+def gradient_sum(model: nn.Module, data: list[Tensor], indices: Tensor) -> Tensor:
     """The sum of some examples' gradients, flat, by plain autograd."""
     parameters = list(model.parameters())
     total: Any = 0
@@ -148,47 +155,57 @@ def gradient_sum(model: nn.Module, data: list[Tensor], indices: Tensor | None = 
 
 def stratified_variance(
     model: nn.Module, data: list[Tensor], norms: Tensor, assignment: Tensor
-) -> float:
-    """Of one draw from each cluster, weighted by its size; exact."""
-    total = 0.0
+) -> tuple[float, Tensor]:
+    """Of one draw from each cluster, weighted by its size, exact; and the mean gradient."""
+    variance, total = 0.0, torch.zeros((), dtype=torch.float64)
     for cluster in assignment.unique():
         members = (assignment == cluster).nonzero().squeeze(1)
-        if len(members) > 1:
-            square = float(gradient_sum(model, data, members).square().sum())
-            total += max(0.0, len(members) * float(norms[members].sum()) - square)
-    return total / len(norms) ** 2
+        summed = gradient_sum(model, data, members)
+        total = total.to(summed) + summed
+        spread = len(members) * float(norms[members].sum()) - float(summed.square().sum())
+        variance += max(0.0, spread)
+    return variance / len(norms) ** 2, total / len(norms)
+
+
+@dataclass(frozen=True, eq=False)
+class Reference:
+    """What SVRG and sampling by norm keep from the snapshot."""
+
+    model: nn.Module
+    mean: Tensor
+    shares: Tensor
 
 
 def measure(
-    run: Run,
-    partitions: dict[str, Tensor],
-    *,
-    old: nn.Module,
-    old_mean: Tensor,
-    shares: Tensor,
-) -> dict[str, float]:
-    """Every estimator's variance over that of SG-B, at the present parameters."""
+    run: Run, partitions: dict[str, Tensor], reference: Reference | None
+) -> tuple[dict[str, float], Reference]:
+    """Every estimator's variance over that of SG-B, at the present parameters.
+
+    Without a reference the present parameters are it.
+    """
     model, data, batch = run.model, run.data, run.options["clusters"]
-    norms = squared_norms(model, data)
-    mean = gradient_sum(model, data) / len(norms)
-    single = float(norms.mean() - mean.square().sum())
-    plain = single / batch
-    differences = squared_norms(model, data, old)
-    svrg = float(differences.mean() - (mean - old_mean).square().sum()) / batch
-    by_norm = float((norms / shares).mean() / len(norms) - mean.square().sum()) / batch
+    norms, differences = squared_norms(model, data, reference.model if reference else None)
     found = {
-        name: stratified_variance(model, data, norms, assignment) / plain
+        name: stratified_variance(model, data, norms, assignment)
         for name, assignment in partitions.items()
     }
-    return {
+    mean = next(iter(found.values()))[1]
+    if reference is None:
+        reference = Reference(deepcopy(model), mean, norms.sqrt() / norms.sqrt().sum())
+    single = float(norms.mean() - mean.square().sum())
+    plain = single / batch
+    svrg = float(differences.mean() - (mean - reference.mean).square().sum()) / batch
+    by_norm = float((norms / reference.shares).mean() / len(norms) - mean.square().sum()) / batch
+    measured = {
         "SG-B variance": plain,
         "normalised variance": single / float(mean.square().sum()),
         "SG-2B": 0.5,
         "SG-B without replacement": (len(norms) - batch) / (len(norms) - 1),
         "SVRG": max(0.0, svrg) / plain,
         "norm sampling": by_norm / plain,
-        **found,
+        **{name: variance / plain for name, (variance, _) in found.items()},
     }
+    return measured, reference
 
 
 def snapshot_path(options: dict[str, Any], step: int) -> Path:
@@ -217,7 +234,6 @@ def cluster_job(options: dict[str, Any]) -> dict[str, Any]:
         return json.loads(record.read_text())
     run = Run(options)
     run.load(snapshot_path(options, options["step"]))
-    old = deepcopy(run.model)
     dataset = torch.utils.data.TensorDataset(*run.data)
     engines = {
         "thesis": (Rank1(iterations=run.case["iterations"]), None, 128),
@@ -239,21 +255,18 @@ def cluster_job(options: dict[str, Any]) -> dict[str, Any]:
         )
         seconds[name] = time.perf_counter() - start
         partitions[name], insurance[name] = found.assignment, found.insurance
-    norms = squared_norms(run.model, run.data).sqrt()
-    shares = norms / norms.sum()
-    old_mean = gradient_sum(run.model, run.data) / len(norms)
-    lags, measured = 0, {}
+    lags, measured, reference = 0, {}, None
     for lag in (0, *options["lags"]):
         run.train(lag - lags)
         lags = lag
-        measured[lag] = measure(run, partitions, old=old, old_mean=old_mean, shares=shares)
+        measured[lag], reference = measure(run, partitions, reference)
     with torch.no_grad():
         loss = torch.cat([losses(run.model, batch) for _, batch in rows_of(run.data)]).mean()
     result = {
         "case": options["case"],
         "seed": options["seed"],
         "step": options["step"],
-        "examples": len(norms),
+        "examples": len(dataset),
         "clusters": options["clusters"],
         "loss after the lags": float(loss),
         "seconds": seconds,

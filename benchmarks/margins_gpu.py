@@ -11,6 +11,7 @@ which of them it hits.
 import argparse
 import multiprocessing
 import platform
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -93,8 +94,11 @@ def limited_peer(options: argparse.Namespace, name: str) -> dict[str, Any]:
     if process.is_alive():
         process.kill()
         return row | {"hit": "time"}
+    if process.exitcode in (-signal.SIGABRT, -signal.SIGKILL):
+        # A compiled solver that is refused memory aborts; one that takes too much is killed.
+        return row | {"hit": "memory"}
     if process.exitcode != 0:
-        return row | {"hit": f"exit {process.exitcode} (-9: memory)"}
+        return row | {"hit": f"exit {process.exitcode}"}
     return row | queue.get()
 
 

@@ -28,8 +28,9 @@ from strop.geometry import Norm
 from strop.margins.certificate import cap
 from strop.margins.coordinates import has_blocks
 from strop.margins.data import SignedData
+from strop.margins.hinge import least_hinge
 from strop.margins.result import Status
-from strop.margins.solve import Solver, largest_slack, solve
+from strop.margins.solve import Solver, fits_densely, largest_slack, solve
 
 __all__ = ["AUTO_MULTIPLE", "LeastSlack", "automatic_slack", "hinge_at", "least_slack"]
 
@@ -38,6 +39,9 @@ AUTO_MULTIPLE = 1.5
 
 _NEAR_ENOUGH = 0.005
 _ROUNDS = 30
+_BELOW_MOST = 0.999
+# A summed loss this small is rounding: the data are separable.
+_NOTHING = 1e-6
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,8 @@ class LeastSlack:
 def least_slack(data: SignedData, *, attack: Norm, tol: float = 1e-5) -> LeastSlack:
     """inf { xi : eps*(xi) > 0 } = min_{w,b} mean_i [1 - y_i (w.x_i + b)]_+, from above.
 
-    Newton's method on eps* as a function of the cap 1 / (xi n), where it is convex and falls: each
-    new xi is the mean hinge loss of the classifier found at the last, scaled best. It falls until
-    it stays within half a percent, or the margin vanishes.
+    The same for every norm, and a linear program (:mod:`strop.margins.hinge`) where the points fit
+    a dense matrix; ``attack`` steers the search where they do not.
 
     >>> from strop.geometry import L2
     >>> from strop.margins.data import signed_data
@@ -63,7 +66,20 @@ def least_slack(data: SignedData, *, attack: Norm, tol: float = 1e-5) -> LeastSl
     >>> round(least_slack(data, attack=L2).value, 3)
     0.5
     """
-    xi = 0.999 * largest_slack(data)
+    if not fits_densely(data):
+        return _least_by_margins(data, attack=attack, tol=tol)
+    found = least_hinge(data, tol=tol)
+    value = 0.0 if found.value * len(data) < _NOTHING else found.value
+    return LeastSlack(value, 1, found.value - found.lower <= _NEAR_ENOUGH * found.value)
+
+
+def _least_by_margins(data: SignedData, *, attack: Norm, tol: float) -> LeastSlack:
+    """Newton's method on eps* as a function of the cap 1 / (xi n), where it is convex and falls.
+
+    Each new xi is the mean hinge loss of the classifier found at the last, scaled best. It falls
+    until it stays within half a percent, or the margin vanishes.
+    """
+    xi = _BELOW_MOST * largest_slack(data)
     solver: Solver = "interior" if has_blocks(attack) else "pdhg"
     for solves in range(1, _ROUNDS + 1):
         # Near the end the margin vanishes and with it any relative gap: no second solver is tried.
@@ -74,15 +90,16 @@ def least_slack(data: SignedData, *, attack: Norm, tol: float = 1e-5) -> LeastSl
         if better >= xi * (1 - _NEAR_ENOUGH):
             return LeastSlack(min(xi, better), solves, True)
         xi = better
-        if xi * len(data) < 1e-6:  # next to nothing: the data are separable
+        if xi * len(data) < _NOTHING:
             return LeastSlack(0.0, solves, True)
     return LeastSlack(xi, _ROUNDS, False)
 
 
 def automatic_slack(data: SignedData, *, attack: Norm) -> float:
     """:data:`AUTO_MULTIPLE` times the least feasible slack, kept below what w = 0 meets."""
-    least = least_slack(data, attack=attack).value
     most = largest_slack(data)
+    # Where no weights do better than none, the least is the most.
+    least = min(least_slack(data, attack=attack).value, _BELOW_MOST * most)
     return min(AUTO_MULTIPLE * least, (least + most) / 2)
 
 

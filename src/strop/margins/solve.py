@@ -114,11 +114,8 @@ def solve(
 
 
 def _automatic(data: SignedData, attack: Norm, tol: float, slack: float) -> MarginResult:
-    smaller = min(len(data), data.dimension)
-    entries = _DENSE_ENTRIES * (10 if data.rows.is_cuda else 1)
-    dense = len(data) * data.dimension <= entries and smaller <= _DENSE_POINTS
     first: MarginResult | None = None
-    if dense and has_blocks(attack):
+    if fits_densely(data) and has_blocks(attack):
         first = solve(
             data, attack=attack, solver=_exact_for(data, attack, slack), tol=tol, slack=slack
         )
@@ -129,6 +126,13 @@ def _automatic(data: SignedData, attack: Norm, tol: float, slack: float) -> Marg
     if first is None or second.gap < first.gap:
         return second
     return first
+
+
+def fits_densely(data: SignedData) -> bool:
+    """Whether methods that factor a dense matrix of the points are the fast ones."""
+    entries = _DENSE_ENTRIES * (10 if data.rows.is_cuda else 1)
+    smaller = min(len(data), data.dimension)
+    return len(data) * data.dimension <= entries and smaller <= _DENSE_POINTS
 
 
 def _exact_for(data: SignedData, attack: Norm, slack: float) -> Solver:
