@@ -41,7 +41,7 @@ from strop.margins.result import MarginResult, finish
 
 __all__ = ["solve_interior"]
 
-_ITERATIONS = 60
+_ITERATIONS = 120
 _TO_EDGE = 0.99
 _PATIENCE = 8
 # Points measure one here: a mixture this short is zero but for rounding.
