@@ -30,6 +30,10 @@ dt { font-weight: 600; } dd { margin: 0 0 .4rem 1rem; color: var(--soft); }
 }
 </style>"""
 _SHOWN, _MORE = "Tables and figures", "Further claims"
+_GREY = (
+    "<p>Each drawn from its records, beside what the thesis shows. Grey rows of a table are the "
+    "thesis's numbers where data, encoder or split differ from those here: no comparison.</p>"
+)
 _WORDS = {
     "SH, MH": "hinge losses over the negatives: the sum over all, and the hardest alone",
     "VSE0, VSE++": "embeddings of images and captions, trained with SH and with MH",
@@ -53,7 +57,7 @@ def report_page(runs: Mapping[str, ItemRun]) -> str:
         _summary(decided, runs),
         _claims(decided),
         *(
-            f'<h2 id="{_anchor(title)}">{title}</h2>'
+            f'<h2 id="{_anchor(title)}">{title}</h2>{_GREY if part is CATALOGUE else ""}'
             + "".join(_item(item, runs.get(item.id)) for item in part)
             for title, part in ((_SHOWN, CATALOGUE), (_MORE, FURTHER))
         ),
