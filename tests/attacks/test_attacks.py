@@ -154,3 +154,15 @@ def test_a_white_background_costs_little_of_a_fourier_budget(inner: object) -> N
     assert (norm(kept) <= eps * (1 + 1e-5)).all()
     gain = (kept * wanted).flatten(1).sum(dim=1) / (scaled * wanted).flatten(1).sum(dim=1)
     assert (gain > (1.2 if inner == Linf else 0.95)).all()
+
+
+@pytest.mark.parametrize("norm", [L1, L2, Linf, Fourier(Linf, dims=2)], ids=str)
+def test_a_gradient_that_is_not_a_number_is_refused(norm: object) -> None:
+    """The square root of nothing: a finite loss, and a slope of 0 times infinity."""
+
+    def model(z: Tensor) -> Tensor:
+        score = (0 * z).sqrt().flatten(1).sum(dim=1)
+        return torch.stack([score + 1, 2 * score], dim=1)
+
+    with pytest.raises(ValueError, match="finite losses and gradients"):
+        apgd(model, pictures(2, 1, 4, 4), torch.tensor([0, 0]), norm=norm, eps=0.1, steps=3)  # type: ignore[arg-type]

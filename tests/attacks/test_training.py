@@ -209,6 +209,7 @@ def test_the_presets_have_the_schedule_of_the_thesis() -> None:
         ({"average": 1.0}, "average"),
         ({"epochs": 3, "warmup_epochs": 3.0}, "warmup"),
         ({"step_size": 0.0}, "step_size"),
+        ({"examples": 0}, "examples"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(changes: dict[str, float], message: str) -> None:
@@ -219,3 +220,14 @@ def test_settings_that_make_no_sense_are_refused(changes: dict[str, float], mess
 def test_more_held_out_than_there_is_is_refused() -> None:
     with pytest.raises(ValueError, match="held_out"):
         train_robust(two_signals(50), settings=SMALL, device="cpu", progress="quiet")
+
+
+@pytest.mark.parametrize("held_out", [0, 100])
+def test_a_trial_sees_some_of_the_examples_and_none_that_is_held_out(held_out: int) -> None:
+    data = two_signals(200)
+    settings = replace(SMALL, examples=40, held_out=held_out)
+    kept, apart = module._split(data, settings)
+    assert len(kept) == 40
+    assert (0 if apart is None else len(apart)) == held_out
+    seen = {image.numpy().tobytes() for image in kept.images}
+    assert apart is None or not any(image.numpy().tobytes() in seen for image in apart.images)

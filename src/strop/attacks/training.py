@@ -223,17 +223,19 @@ def measure_robustness(
 def _split(
     data: LabelledImages, settings: RobustSettings
 ) -> tuple[LabelledImages, LabelledImages | None]:
-    if settings.held_out == 0:
-        return data, None
+    """What is trained on, and what is held out, if anything."""
     if not settings.held_out < len(data):
         raise InputError(
             f"expected to hold out fewer than the {len(data)} training examples, "
             f"came held_out {settings.held_out}: 0 holds out none"
         )
+    if settings.held_out == 0 and settings.examples is None:
+        return data, None
     generator = torch.Generator().manual_seed(settings.seed)
     order = torch.randperm(len(data), generator=generator)
-    kept, apart = order[settings.held_out :].sort().values, order[: settings.held_out].sort().values
-    return subset(data, kept), subset(data, apart)
+    apart, kept = order[: settings.held_out], order[settings.held_out :][: settings.examples]
+    held_out = subset(data, apart.sort().values) if settings.held_out else None
+    return subset(data, kept.sort().values), held_out
 
 
 def _model(data: LabelledImages, settings: RobustSettings, device: torch.device) -> nn.Module:

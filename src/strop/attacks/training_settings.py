@@ -49,14 +49,17 @@ class RobustSettings:
     held_out: int = 1000
     """Training examples kept apart to choose the best weights by their robust accuracy; 0 keeps
     the last weights."""
+    examples: int | None = None
+    """Train on so many of the training examples, drawn with the seed; those held out come on top.
+    For a trial of a long schedule."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     compile: bool = False
     """Compile the network with torch.compile: a minute, and then faster on a GPU."""
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "epochs"):
-            if getattr(self, name) < 1:
+        for name in ("batch_size", "epochs", "examples"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name} must be at least 1, but is {getattr(self, name)}")
         for name in ("eps", "inner_steps", "held_out", "beta", "warmup_epochs", "weight_decay"):
             if not getattr(self, name) >= 0:
