@@ -1,5 +1,6 @@
 """What an attack costs beside the model: time of a run over that of its gradients alone.
 
+    export MALLOC_TRIM_THRESHOLD_=2000000000 MALLOC_MMAP_THRESHOLD_=2000000000
     OMP_NUM_THREADS=1 PYTHONPATH=src:benchmarks python benchmarks/attacks_overhead.py
     PYTHONPATH=src:benchmarks python3 benchmarks/attacks_overhead.py --device cuda
 
@@ -7,7 +8,8 @@ A run of 100 steps on one batch that withstands it (so that none leaves early), 
 checks, first and last forward pass, verification in float64. Beside it as many forward passes with
 a gradient at the input. Rounds alternate between all contestants, on one thread of a processor;
 the ratio is of the medians. On a processor a small CNN with batches of 100 (CPU time), on a GPU a
-ResNet-18 with batches of 1,024 (wall time).
+ResNet-18 with batches of 1,024 (wall time). The first line keeps freed memory with the process, for
+all contestants: otherwise page faults, none or a thousand a gradient by chance, decide the ratios.
 """
 
 import argparse
