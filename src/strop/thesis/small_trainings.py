@@ -15,7 +15,12 @@ DIGITS: Record = {
 }
 """A small CNN for digits of 8 x 8: seconds."""
 
-CIFAR_SMALL: Record = DIGITS | {"inner_steps": 3, "epochs": 8, "batch_size": 128, "augment": True}
+CIFAR_SMALL: Record = DIGITS | {
+    "inner_steps": 3,
+    "epochs": 8,
+    "batch_size": 128,
+    "learning_rate": 0.1,
+}
 """The same for some pictures of CIFAR-10: a minute of one core."""
 
 CIFAR_RESNET: Record = {
@@ -55,9 +60,9 @@ EPS = {
 
 
 def training_of(kind: str, data: str, base: Record, *, seed: int = 0) -> Record:
-    """The settings of one training, with the budget that belongs to it.
+    """The settings of one training, with the budget that belongs to it unless they name one.
 
     >>> training_of("l2", "digits", DIGITS)["eps"]
     1.0
     """
-    return base | {"eps": EPS[data].get(kind, 0.0), "seed": seed}
+    return {"eps": EPS[data].get(kind, 0.0)} | base | {"seed": seed}
