@@ -82,10 +82,14 @@ def test_each_method_is_measured_against_its_own_attack(method: str, attack: obj
 def test_drawn_points_lie_on_the_ball(norm: object, tmp_path: Path) -> None:
     surface = ball_surface(norm, resolution=12)
     assert np.allclose(norm(torch.as_tensor(surface.reshape(-1, 3))), 1)
+    outwards = np.cross(
+        surface[:, 1:, :-1] - surface[:, :-1, :-1], surface[:, :-1, 1:] - surface[:, :-1, :-1]
+    )
+    assert bool(((outwards * surface[:, :-1, :-1]).sum(-1) > 0).all())
     draw_ball(norm, resolution=8).savefig(tmp_path / "ball.png")
     save_ball_page(norm, tmp_path / "ball.html", resolution=8)
     text = (tmp_path / "ball.html").read_text(encoding="utf-8")
-    assert "const grid" in text
+    assert "const grids" in text
     assert "http" not in text.split("<style>")[0]
 
 

@@ -57,23 +57,25 @@ def draw_paths(paths: Sequence[dict[str, Any]]) -> Any:
 
 
 def ball_surface(norm: Norm, *, resolution: int = 80) -> NDArray[np.float64]:
-    """(2r, r, 3) points of the unit sphere of a norm on R^3: each direction over its norm.
+    """(6, r + 1, r + 1, 3) points of the unit sphere of a norm on R^3, r about half the resolution.
+
+    Directions are those of grids on the faces of a cube, each over its norm: edges of the cube and
+    of the octahedron lie along lines of the grids and stay straight.
 
     >>> from strop.geometry import L2
     >>> surface = ball_surface(L2, resolution=8)
-    >>> bool(np.allclose(np.linalg.norm(surface, axis=-1), 1))
-    True
+    >>> surface.shape, bool(np.allclose(np.linalg.norm(surface, axis=-1), 1))
+    ((6, 5, 5, 3), True)
     """
-    around = np.linspace(0, 2 * np.pi, 2 * resolution)
-    down = np.linspace(0, np.pi, resolution)
-    directions = np.stack(
-        [
-            np.outer(np.cos(around), np.sin(down)),
-            np.outer(np.sin(around), np.sin(down)),
-            np.outer(np.ones_like(around), np.cos(down)),
-        ],
-        axis=-1,
-    )
+    side = np.tan(np.linspace(-np.pi / 4, np.pi / 4, 2 * max(1, resolution // 4) + 1))
+    along, across = np.meshgrid(side, side, indexing="ij")
+    faces = []
+    for axis in range(3):
+        for sign in (1.0, -1.0):
+            # The order of the other two turns with the sign, so that every face looks outwards.
+            pair = (along, across) if sign > 0 else (across, along)
+            faces.append(np.roll(np.stack([np.full_like(along, sign), *pair], -1), axis, axis=-1))
+    directions = np.stack(faces)
     flat = torch.as_tensor(directions.reshape(-1, 3))
     return np.asarray((flat / norm(flat)[:, None]).numpy().reshape(directions.shape))
 
@@ -83,16 +85,17 @@ def draw_ball(norm: Norm, *, resolution: int = 80) -> Any:
     from matplotlib.figure import Figure
 
     surface = ball_surface(norm, resolution=resolution)
-    x, y, z = np.moveaxis(surface, -1, 0)
-    reach = 1.25 * np.abs(surface).max()
-    wall = 1.6 * reach
+    wall = 2 * np.abs(surface).max()
     figure = Figure(figsize=(6, 6))
     axes = figure.add_subplot(projection="3d")
-    shadow: dict[str, Any] = {"color": "tab:green", "alpha": 0.25, "linewidth": 0, "shade": False}
-    axes.plot_surface(x, y, np.full_like(z, -wall), **shadow)
-    axes.plot_surface(x, np.full_like(y, wall), z, **shadow)
-    axes.plot_surface(np.full_like(x, -wall), y, z, **shadow)
-    axes.plot_surface(x, y, z, color="tab:red", alpha=0.9, linewidth=0, antialiased=True)
+    count = surface.shape[1]
+    every: dict[str, Any] = {"linewidth": 0, "rcount": count, "ccount": count}
+    shadow: dict[str, Any] = every | {"color": "tab:green", "alpha": 0.25, "shade": False}
+    for x, y, z in (np.moveaxis(face, -1, 0) for face in surface):
+        axes.plot_surface(x, y, np.full_like(z, -wall), **shadow)
+        axes.plot_surface(x, np.full_like(y, wall), z, **shadow)
+        axes.plot_surface(np.full_like(x, -wall), y, z, **shadow)
+        axes.plot_surface(x, y, z, color="tab:red", antialiased=False, **every)
     axes.set(
         xlim=(-wall, wall), ylim=(-wall, wall), zlim=(-wall, wall), title=f"unit ball of {norm!r}"
     )
@@ -100,7 +103,7 @@ def draw_ball(norm: Norm, *, resolution: int = 80) -> Any:
     return figure
 
 
-def save_ball_page(norm: Norm, path: str | os.PathLike[str], *, resolution: int = 48) -> None:
+def save_ball_page(norm: Norm, path: str | os.PathLike[str], *, resolution: int = 80) -> None:
     """The ball as a page that turns under the mouse or a finger; a file that loads nothing."""
     from strop.support.page import page
 
@@ -111,7 +114,7 @@ def save_ball_page(norm: Norm, path: str | os.PathLike[str], *, resolution: int 
         '<canvas id="ball" width="720" height="720" style="width:100%;max-width:45rem;'
         'touch-action:none;cursor:grab" tabindex="0" role="img" '
         f'aria-label="the unit ball of {norm!r}; arrow keys turn it"></canvas>'
-        f"<script>const grid = {json.dumps(points)};\n{_SCRIPT}</script>"
+        f"<script>const grids = {json.dumps(points)};\n{_SCRIPT}</script>"
     )
     with writing(path) as partial:
         partial.write_text(page(f"The unit ball of {norm!r}", body), encoding="utf-8")
@@ -120,42 +123,39 @@ def save_ball_page(norm: Norm, path: str | os.PathLike[str], *, resolution: int 
 _SCRIPT = """
 const canvas = document.getElementById("ball"), pen = canvas.getContext("2d");
 let yaw = 0.7, pitch = 0.5, held = null;
-const reach = Math.max(...grid.flat(2).map(Math.abs)), wall = 1.7 * reach;
+const reach = Math.max(...grids.flat(3).map(Math.abs)), wall = 1.7 * reach;
 const turn = ([x, y, z]) => {
   const a = x * Math.cos(yaw) - y * Math.sin(yaw), b = x * Math.sin(yaw) + y * Math.cos(yaw);
   const up = z * Math.cos(pitch) - b * Math.sin(pitch);
   const deep = z * Math.sin(pitch) + b * Math.cos(pitch);
   const scale = canvas.width / (5.2 * reach);
-  return [canvas.width / 2 + a * scale, canvas.height / 2 - up * scale, deep];
+  return [canvas.width / 2 + a * scale, canvas.height / 2 - up * scale, deep * scale];
 };
-const faces = (flatten) => {
-  const made = [];
-  for (let i = 0; i + 1 < grid.length; i++) for (let j = 0; j + 1 < grid[i].length; j++) {
-    const corners = [grid[i][j], grid[i + 1][j], grid[i + 1][j + 1], grid[i][j + 1]].map(flatten);
-    made.push(corners.map(turn));
-  }
-  return made;
+const normal = ([p, q, , s]) => {
+  const [ux, uy, uz] = q.map((v, k) => v - p[k]), [vx, vy, vz] = s.map((v, k) => v - p[k]);
+  const n = [uy * vz - uz * vy, uz * vx - ux * vz, ux * vy - uy * vx];
+  const size = Math.hypot(...n) || 1;
+  return n.map((v) => v / size);
 };
-const fill = (face, colour) => {
-  pen.beginPath();
-  face.forEach(([x, y], k) => k ? pen.lineTo(x, y) : pen.moveTo(x, y));
-  pen.closePath(); pen.fillStyle = pen.strokeStyle = colour; pen.fill(); pen.stroke();
+// The body is convex: faces turned towards the eye hide nothing of each other, and cover it once.
+const fill = (flatten, colour) => {
+  for (const grid of grids)
+    for (let i = 0; i + 1 < grid.length; i++) for (let j = 0; j + 1 < grid[i].length; j++) {
+      const corners = [grid[i][j], grid[i + 1][j], grid[i + 1][j + 1], grid[i][j + 1]];
+      const face = corners.map(flatten).map(turn), n = normal(face);
+      if (n[2] >= 0) continue;
+      pen.beginPath();
+      face.forEach(([x, y], k) => k ? pen.lineTo(x, y) : pen.moveTo(x, y));
+      pen.closePath(); pen.fillStyle = pen.strokeStyle = colour(n); pen.fill(); pen.stroke();
+    }
 };
 function draw() {
   pen.clearRect(0, 0, canvas.width, canvas.height);
   const floor = ([x, y]) => [x, y, -wall], back = ([x, , z]) => [x, wall, z];
   const side = ([, y, z]) => [-wall, y, z];
-  for (const flat of [floor, back, side])
-    for (const face of faces(flat)) fill(face, "#9ccc9c");
-  const body = faces((p) => p);
-  const depth = (face) => face.reduce((sum, p) => sum + p[2], 0);
-  body.sort((a, b) => depth(b) - depth(a));
-  for (const face of body) {
-    const [p, q, r] = face, nx = (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0]);
-    const size = Math.hypot(q[0] - p[0], q[1] - p[1]) * Math.hypot(r[0] - p[0], r[1] - p[1]) || 1;
-    const light = 38 + 22 * Math.min(1, Math.abs(nx) / size);
-    fill(face, `hsl(6 70% ${light}%)`);
-  }
+  for (const flat of [floor, back, side]) fill(flat, () => "#9ccc9c");
+  const light = (n) => 24 + 36 * Math.max(0, -0.35 * n[0] - 0.6 * n[1] - 0.72 * n[2]);
+  fill((p) => p, (n) => `hsl(6 70% ${light(n)}%)`);
 }
 canvas.onpointerdown = (e) => {
   held = [e.clientX, e.clientY]; canvas.setPointerCapture(e.pointerId);
