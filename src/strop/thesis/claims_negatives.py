@@ -148,7 +148,7 @@ def n6(records: Records) -> Verdict:
             below(
                 [first_lead(mh, sh) for sh, mh in pairs],
                 length / 3,
-                f"VSE++ leads for good from epoch, of {length},",
+                f"epoch of {length} from which VSE++ leads for good",
             ),
         ]
     )
