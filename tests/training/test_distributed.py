@@ -127,3 +127,32 @@ def test_torchrun_gives_the_run_of_one_process(tmp_path: Path) -> None:
     assert_close(load_weights(tmp_path / "two" / "last.safetensors"), expected)
     one, two = (read_records(tmp_path / name / "records.jsonl") for name in ("one", "two"))
     assert [event["event"] for event in one] == [event["event"] for event in two]
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed in /proc")
+def test_no_thread_outlives_the_group(tmp_path: Path) -> None:
+    # Threads that do can ask for the interpreter while it ends, and abort a run that was good.
+    script = (
+        "import os, sys, torch\n"
+        "from pathlib import Path\n"
+        "from strop.training import process_group\n"
+        "from training import torchrun_job\n"
+        "def threads():\n"
+        "    names = (task / 'comm' for task in Path('/proc/self/task').iterdir())\n"
+        "    return [name.read_text().strip() for name in names]\n"
+        "with process_group(torch.device('cpu')):\n"
+        "    torchrun_job.main(Path(sys.argv[1]))\n"
+        "    assert any('gloo' in name for name in threads()), threads()\n"
+        "assert not any('gloo' in name for name in threads()), threads()\n"
+    )
+    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python"]
+    done = subprocess.run(
+        [*command, sys.executable, "-c", script, str(tmp_path / "run")],
+        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

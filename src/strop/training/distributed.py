@@ -31,6 +31,10 @@ def process_group(device: torch.device, *, timeout_s: float = 1800.0) -> Iterato
     if "WORLD_SIZE" not in os.environ:
         yield
         return
+    # Its functions take the group that there is when they are imported as their default, and an
+    # optimizer imports them: the group would outlive its end, and its threads abort some exits.
+    import torch.distributed.nn.functional
+
     if device.type == "cuda":
         torch.cuda.set_device(device)
     dist.init_process_group(
