@@ -78,7 +78,9 @@ def slack_for(points: Any, labels: Any) -> float | None:
 def measure(name: str, problem: Problem, tol: float) -> list[dict[str, Any]]:
     points, test_points, labels, test_labels = problem
     models, rows = {}, []
+    began = time.process_time()
     slack = slack_for(points, labels)
+    print(name, f"slack {slack}, found in {time.process_time() - began:.1f} s", flush=True)
     for attack in ATTACKS:
         began = time.process_time()
         models[attack] = MaxMarginClassifier(attack, tol=tol, slack=slack).fit(points, labels)

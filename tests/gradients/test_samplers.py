@@ -2,9 +2,6 @@
 
 import itertools
 import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,7 +22,7 @@ from strop.gradients import (
 from strop.gradients.strata import Strata, places_on_circle, proportional_places
 from strop.support import InputError
 from strop.training import EpochSource
-from training.processes import in_processes
+from training.processes import in_processes, torchrun
 
 TESTS = Path(__file__).parent.parent
 SIZES = st.lists(st.integers(1, 9), min_size=1, max_size=6)
@@ -130,17 +127,7 @@ def test_two_processes_give_the_full_gradient() -> None:
 
 @pytest.mark.slow
 def test_torchrun_gives_the_full_gradient(tmp_path: Path) -> None:
-    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    done = subprocess.run(
-        [*command, str(TESTS / "gradients" / "sampler_jobs.py"), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    torchrun(TESTS / "gradients" / "sampler_jobs.py", tmp_path)
     assert_full_in_both([json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1)])
 
 

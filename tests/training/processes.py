@@ -9,6 +9,8 @@ import os
 import pickle
 import signal
 import socket
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable
 from functools import cache
@@ -30,6 +32,25 @@ def start(function: Callable[..., Any], *arguments: Any) -> BaseProcess:
     process = _context().Process(target=_child, args=(function, *arguments))
     process.start()
     return process
+
+
+def torchrun(script: Path, *arguments: Any, count: int = 2) -> str:
+    """What ``script``, started by ``torchrun`` in ``count`` processes, wrote to stderr."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    done = subprocess.run(
+        [*command, f"--nproc-per-node={count}", str(script), *map(str, arguments)],
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS.parent / "src")]),
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
 
 
 def in_processes(function: Callable[..., Any], *arguments: Any, count: int = 2) -> list[Any]:

@@ -1,8 +1,5 @@
 """Two processes give what one gives at equal global batch; the first alone writes."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +10,7 @@ from torch import Tensor
 from strop.support import InputError
 from strop.training import load_checkpoint, load_weights, open_run, read_records
 from training import jobs, torchrun_job
-from training.processes import in_processes
+from training.processes import in_processes, torchrun
 from training.tiny import in_batch_loss, mean_loss, pair_batches, same
 
 TESTS = Path(__file__).parent.parent
@@ -111,19 +108,8 @@ def test_a_stop_asked_in_one_process_stops_all_at_the_same_step() -> None:
 
 def test_torchrun_gives_the_run_of_one_process(tmp_path: Path) -> None:
     expected = torchrun_job.main(tmp_path / "one")
-    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    script = str(TESTS / "training" / "torchrun_job.py")
-    done = subprocess.run(
-        [*command, script, str(tmp_path / "two")],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("epoch 2/2") == 1  # the first process alone speaks
+    said = torchrun(TESTS / "training" / "torchrun_job.py", tmp_path / "two")
+    assert said.count("epoch 2/2") == 1  # the first process alone speaks
     assert_close(load_weights(tmp_path / "two" / "last.safetensors"), expected)
     one, two = (read_records(tmp_path / name / "records.jsonl") for name in ("one", "two"))
     assert [event["event"] for event in one] == [event["event"] for event in two]
@@ -132,27 +118,4 @@ def test_torchrun_gives_the_run_of_one_process(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="threads are listed in /proc")
 def test_no_thread_outlives_the_group(tmp_path: Path) -> None:
     # Threads that do can ask for the interpreter while it ends, and abort a run that was good.
-    script = (
-        "import os, sys, torch\n"
-        "from pathlib import Path\n"
-        "from strop.training import process_group\n"
-        "from training import torchrun_job\n"
-        "def threads():\n"
-        "    names = (task / 'comm' for task in Path('/proc/self/task').iterdir())\n"
-        "    return [name.read_text().strip() for name in names]\n"
-        "with process_group(torch.device('cpu')):\n"
-        "    torchrun_job.main(Path(sys.argv[1]))\n"
-        "    assert any('gloo' in name for name in threads()), threads()\n"
-        "assert not any('gloo' in name for name in threads()), threads()\n"
-    )
-    path = os.pathsep.join([str(TESTS), str(TESTS.parent / "src")])
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--no-python"]
-    done = subprocess.run(
-        [*command, sys.executable, "-c", script, str(tmp_path / "run")],
-        env={**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    torchrun(TESTS / "training" / "threads_job.py", tmp_path / "run")
