@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from strop.data import ImageCaptions, Images, TensorImages, Vocabulary
+from strop.data import ImageCaptions, ImageFiles, Images, TensorImages, Vocabulary
 from strop.retrieval.encoders import (
     BagOfWords,
     CaptionEncoder,
@@ -203,7 +203,10 @@ def _pairs(
 
 
 def _resident(images: Images, device: torch.device) -> Images:
-    """Images in memory move to the device once, rather than batch by batch, if they are few."""
+    """Few images are decoded once and moved to the device once, rather than batch by batch."""
+    if isinstance(images, ImageFiles) and images.size is not None:
+        small = 3 * len(images) * images.size**2 <= RESIDENT_BYTES
+        images = images.in_memory() if small else images
     if isinstance(images, TensorImages) and images.values.nbytes <= RESIDENT_BYTES:
         return TensorImages(images.values.to(device))
     return images

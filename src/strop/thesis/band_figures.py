@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from strop.thesis.calls import Each, Record
 from strop.thesis.image_models import data_at_hand
 from strop.thesis.perturbations import attacked, standard_or_robust
-from strop.thesis.small_trainings import CIFAR_RESNET, CIFAR_SMALL, DIGITS, training_of
+from strop.thesis.small_trainings import CIFAR_RESNET20, CIFAR_SMALL, DIGITS, training_of
 
 BUDGETS = {"linf": 8 / 255, "fourier-linf": 8 / 255, "high": 15 / 255, "low": 45 / 255}
 """The thesis's: 8/255, and 15/255 and 45/255 for high and low frequencies."""
@@ -43,7 +43,7 @@ def presets(kind: str) -> dict[str, Settings]:
         ),
         # At 0.5, that of l2 elsewhere, so small a network learns nothing in eight epochs.
         "small": replace(here, training=CIFAR_SMALL | {"eps": 0.25}) if kind == "l2" else here,
-        "gpu": replace(here, steps=100, examples=None, training=dict(CIFAR_RESNET)),
+        "gpu": replace(here, steps=100, examples=None, training=dict(CIFAR_RESNET20)),
         "paper": replace(here, data="cifar10", steps=100, published=True),
     }
 

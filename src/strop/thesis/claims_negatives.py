@@ -90,11 +90,12 @@ def n4(records: Records) -> Verdict:
         parts.append(not_run("fine-tuning is not run at this scale"))
     parts += [
         above(
-            [gaps[label][seed] - gaps[whole][seed] for seed in gaps[label]],
+            [gaps[label][seed] - gaps[base][seed] for seed in gaps[label] if seed in gaps[base]],
             0.0,
-            f"the gap with {label} less that with {whole}",
+            f"the gap with {label} less that with {base}",
         )
         for label in tuned
+        for base in [label.replace("FT, ", "")]
     ]
     return all_of(parts)
 

@@ -7,10 +7,10 @@ ImageNet; variance above, normalised variance (zeta) of SG-B below. Expected: on
 zeta stays under 1, GC is under SG-2B and SVRG best at the end (claim G8); on CIFAR-10 both rise for
 most of training, more after each drop of the rate, GC under SG-B (claim G9); SG-2B is half of SG-B
 (claim G7); on ImageNet zeta passes 1 and GC is SG-B (claim G10). ImageNet itself is left out at
-every preset, as it does not fit the tensors that are kept here; `small` has the closest that is at
-hand, photographs with the classes that a network of ImageNet gives them, for as many passes over
-the data. Missing data are replaced by digits, which the titles say. `small`: five minutes of one
-core.
+every preset, as it does not fit the tensors that are kept here; `small` and `gpu` have the closest
+that is at hand, photographs with the classes that a network of ImageNet gives them, for as many
+passes over the data. Missing data are replaced by digits, which the titles say. `small`: five
+minutes of one core.
 """
 
 import math
@@ -21,8 +21,8 @@ from strop.thesis.calls import Each, Record, one_by_one
 from strop.thesis.trajectories import (
     COLOURS,
     ESTIMATORS,
-    GPU_CIFAR,
     GPU_MNIST,
+    LONG_CIFAR,
     SMALL_CIFAR,
     SMALL_MNIST,
     SMALL_PHOTOGRAPHS,
@@ -45,7 +45,7 @@ class Settings:
 PRESETS = {
     "smoke": Settings((SMOKE,), (0,)),
     "small": Settings(),
-    "gpu": Settings((GPU_MNIST, GPU_CIFAR)),
+    "gpu": Settings((GPU_MNIST, LONG_CIFAR, SMALL_PHOTOGRAPHS), (0, 1, 2)),
     "paper": Settings((THESIS_MNIST, THESIS_CIFAR), (0,)),
 }
 

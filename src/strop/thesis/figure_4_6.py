@@ -36,7 +36,7 @@ class Settings:
 PRESETS = {
     "smoke": Settings(SMOKE, seeds=(0,)),
     "small": Settings(),
-    "gpu": Settings(GPU_CIFAR),
+    "gpu": Settings(GPU_CIFAR, seeds=(0, 1, 2, 3)),
     "paper": Settings(THESIS_CIFAR, seeds=(0,)),
 }
 

@@ -47,7 +47,15 @@ PRESETS = {
         _with_and_without(replace(SMALL_CIFAR, examples=150), points=10, copies=30, augment=True),
         tuple(range(8)),
     ),
-    "gpu": Settings(_with_and_without(GPU_CIFAR, points=10, copies=10_000, augment=True)),
+    "gpu": Settings(
+        _with_and_without(
+            replace(GPU_CIFAR, steps=8_000, drops=(4_000, 6_000)),
+            points=10,
+            copies=10_000,
+            augment=True,
+        ),
+        (0, 1, 2, 3),
+    ),
     "paper": Settings(
         tuple(
             one

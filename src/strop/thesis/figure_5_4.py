@@ -127,6 +127,7 @@ def robustness(
 
 
 def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
+    networks = each(robustness, _networks(settings))
     shared = {"count": settings.count, "dimension": settings.dimension}
     told = {
         "attack": "linf",
@@ -162,7 +163,7 @@ def compute(settings: Settings, each: Each = one_by_one) -> list[Record]:
         *({"panel": "adversarial"} | one for one in adversarial),
         *({"panel": "limit"} | one for one in limits),
         *({"panel": "l1"} | one for one in penalised),
-        *each(robustness, _networks(settings)),
+        *networks,
     ]
 
 

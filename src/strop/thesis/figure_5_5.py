@@ -18,7 +18,7 @@ from strop.support import InputError
 from strop.thesis.calls import Each, Record, one_by_one
 from strop.thesis.image_models import data_at_hand, has_file
 from strop.thesis.perturbations import lengths
-from strop.thesis.small_trainings import CIFAR_RESNET, DIGITS, training_of
+from strop.thesis.small_trainings import CIFAR_RESNET20, DIGITS, training_of
 from strop.thesis.table_b_2 import FILES, MODELS
 
 KINDS = ("standard", "corruptions", "l2", "linf")
@@ -73,8 +73,8 @@ PRESETS = {
         trained_on="cifar10",
         trained_count=1000,
         trained_eps=20 / 255,
-        seeds=(0,),
-        training=dict(CIFAR_RESNET),
+        seeds=(0, 1, 2),
+        training=dict(CIFAR_RESNET20),
     ),
     "paper": Settings(data="cifar10", published=True, count=10_000, steps=20, seeds=()),
 }

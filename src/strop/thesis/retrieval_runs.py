@@ -63,6 +63,8 @@ class Scale:
     epochs: int = 30
     faster: float = 1.0
     """Times the thesis's learning rate."""
+    finetune_epochs: int = 15
+    """Of the second stage, where the image network is trained too."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ SCALES: dict[str, Scale] = {
         epochs=12,
         faster=5.0,
     ),
-    "gpu": Scale(),
+    "gpu": Scale(finetune_epochs=8),
     "flickr30k": Scale(data=Data("flickr30k", ()), image_encoder="torchvision:vgg19", seeds=1),
     "coco": Scale(data=Data("coco", ()), image_encoder="torchvision:vgg19", seeds=1),
 }
@@ -153,7 +155,8 @@ def call_of(scale: Scale, data: Data, run: Run, seed: int) -> dict[str, Any]:
         "learning_rate": preset.learning_rate * scale.faster,
         **run.changes,
     }
-    more = {"wrong": run.wrong, "further": run.further, "finetune": run.finetune}
+    second = scale.finetune_epochs if run.finetune else 0
+    more = {"wrong": run.wrong, "further": run.further, "finetune": second}
     return {
         "data": asdict(data) | {"features": list(data.features)} | _fitting(run.data, data),
         "preset": run.preset,
@@ -178,9 +181,12 @@ def train_and_test(
     seed: int,
     wrong: float = 0.0,
     further: str | int | None = None,
-    finetune: bool = False,
+    finetune: int = 0,
 ) -> Record:
-    """One training, its recalls on the test images and, by epoch, on the validation images."""
+    """One training, its recalls on the test images and, by epoch, on the validation images.
+
+    ``finetune``: epochs of a second stage that trains the image network too.
+    """
     train, validation, test = load(**data)
     if wrong:
         train = wrong_captions(train, share=wrong, generator=torch.Generator().manual_seed(seed))
@@ -191,7 +197,7 @@ def train_and_test(
         train, validation, settings=chosen, further=_further(further, chosen), progress="quiet"
     )
     if finetune:
-        trained = _finetuned(trained, train, validation, chosen)
+        trained = _finetuned(trained, train, validation, chosen, epochs=finetune)
     seconds = clock() - began
     return {
         "data": describe(data),
@@ -312,8 +318,10 @@ def _finetuned(
     train: ImageCaptions,
     validation: ImageCaptions,
     settings: TrainSettings,
+    *,
+    epochs: int,
 ) -> TrainedEmbedding:
-    """The second stage: 15 epochs at a tenth of the rate, the image network trained too."""
+    """The second stage: at a tenth of the rate, the image network trained too."""
     second = PRESETS["finetune"]
     return train_embedding(
         train,
@@ -323,7 +331,7 @@ def _finetuned(
             finetune_images=True,
             finetune_rate=second.finetune_rate,
             learning_rate=settings.learning_rate / 10,
-            epochs=min(second.epochs, settings.epochs),
+            epochs=epochs,
             crop=second.crop,
         ),
         start_from=trained.model,

@@ -1,7 +1,7 @@
 """Tables 3.1 to 3.4 in the thesis's layout: its printed rows, and ours as means over seeds."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from strop.data import find_data
@@ -73,19 +73,21 @@ def variants(scale: Scale) -> tuple[Variant, ...]:
         return paper(more=False)
     whole = scale.data.images
     third = Variant("", "a third of the images", data={"images": (whole or 6000) // 3})
-    return (third, WHOLE, STRONGER) if whole else (third, WHOLE, STRONGER, _finetuned())
+    if whole:
+        return third, WHOLE, STRONGER
+    frozen, tuned = _lite()
+    return third, frozen, WHOLE, STRONGER, tuned
 
 
-def _finetuned() -> Variant:
-    """EfficientNet-Lite0 on the pictures themselves: its weights are a file of the data folders."""
+def _lite() -> tuple[Variant, Variant]:
+    """EfficientNet-Lite0 on the pictures themselves: its weights are a file of the data folders.
+
+    Frozen it sees centre crops, once; only then, fine-tuned, random ones.
+    """
     weights = find_data("efficientnet-lite0") / "efficientnet-lite0-57934424.pth"
-    return Variant(
-        " (Lite0, FT)",
-        "all the images, RC",
-        {"image_encoder": f"efficientnet-lite0:{weights}", "crop": "RC"},
-        {"features": []},
-        finetune=True,
-    )
+    network = {"image_encoder": f"efficientnet-lite0:{weights}", "crop": "1C", "precision": "bf16"}
+    frozen = Variant(" (Lite0)", "all the images", network, {"features": []})
+    return frozen, replace(frozen, model=" (Lite0, FT)", finetune=True)
 
 
 def printed(rows: Iterable[Printed], *, same: bool) -> tuple[Row, ...]:

@@ -42,6 +42,8 @@ from strop.thesis.image_models import pictures
 from strop.thesis.photographs import CLASSES, NEEDED, photographs
 from strop.training import choose_device
 
+ROUNDS = 20
+"""Of the sketches' local search: on MNIST 80 further ones lower its objective by 0.2 %."""
 ESTIMATORS = ("SG-B", "SG-2B", "SVRG", "GC", "GC, exact moves")
 """GC is the thesis's rule with centres of rank one; exact moves are strop's sketch, cap 2."""
 COLOURS = dict(
@@ -94,10 +96,12 @@ THESIS_CIFAR = Trajectory(
     refresh=20_000,
     iterations=3,
 )
-GPU_MNIST = replace(THESIS_MNIST, steps=10_000, every=500)
+GPU_MNIST = replace(THESIS_MNIST, every=1000, draws=30, refresh=5000)
+LONG_CIFAR = replace(THESIS_CIFAR, every=1000, draws=30)
 GPU_CIFAR = replace(
     THESIS_CIFAR, steps=16_000, drops=(8_000, 12_000), every=500, draws=30, refresh=4_000
 )
+"""A fifth of the thesis's length, where one training after another is compared."""
 SMALL_MNIST = replace(
     THESIS_MNIST,
     widths=(784, 64, 64, 10),
@@ -323,7 +327,7 @@ def estimators(one: Trajectory, *, seed: int, refresh: int | None = None) -> dic
         "SG-2B": MiniBatch(2 * one.batch),
         "SVRG": SVRG(one.batch, refresh=every),
         "GC": by(Rank1(iterations=one.iterations), None),
-        "GC, exact moves": by(Sketch(), 2.0),
+        "GC, exact moves": by(Sketch(rounds=ROUNDS), 2.0),
     }
 
 
