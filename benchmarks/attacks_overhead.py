@@ -5,11 +5,13 @@
     PYTHONPATH=src:benchmarks python3 benchmarks/attacks_overhead.py --device cuda
 
 A run of 100 steps on one batch that withstands it (so that none leaves early), all of it included:
-checks, first and last forward pass, verification in float64. Beside it as many forward passes with
-a gradient at the input. Rounds alternate between all contestants, on one thread of a processor;
-the ratio is of the medians. On a processor a small CNN with batches of 100 (CPU time), on a GPU a
-ResNet-18 with batches of 1,024 (wall time). The first line keeps freed memory with the process, for
-all contestants: otherwise page faults, none or a thousand a gradient by chance, decide the ratios.
+checks, first and last forward pass, verification in float64. Right before each run as many forward
+passes with a gradient at the input, so that both see the machine in the same state. Rounds
+alternate between all contestants, on one thread of a processor; printed are the median of the
+ratios and, in brackets, the least and the largest. On a processor a small CNN with batches of 100
+(CPU time), on a GPU a ResNet-18 with batches of 1,024 (wall time). The first line keeps freed
+memory with the process, for all contestants: otherwise page faults, none or a thousand a gradient
+by chance, decide the ratios.
 """
 
 import argparse
@@ -70,7 +72,7 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor, calls: int) -> None:
 
 
 def contestants(model: nn.Module, x: Tensor, y: Tensor, steps: int) -> dict[str, Callable[[], Any]]:
-    runs: dict[str, Callable[[], Any]] = {"gradients": lambda: gradients(model, x, y, steps)}
+    runs: dict[str, Callable[[], Any]] = {}
     for name, (norm, _) in NORMS.items():
         runs[f"strop APGD {name}"] = lambda norm=norm, name=name: apgd(
             model, x, y, norm=norm, eps=BUDGETS[name], steps=steps
@@ -104,7 +106,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--only", help="contestants whose name holds this, and the gradients")
+    parser.add_argument("--only", help="contestants whose name holds this")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -118,24 +120,33 @@ def main() -> None:
     model = Firm(network, y).eval().to(options.device)
     runs = contestants(model, x, y, options.steps)
     if options.only:
-        runs = {n: run for n, run in runs.items() if n == "gradients" or options.only in n}
+        runs = {name: run for name, run in runs.items() if options.only in name}
     calls = {}
     for name in runs:  # a first run of each warms up, and counts
         counted = Counted(model).eval()
         contestants(counted, x, y, options.steps)[name]()
         calls[name] = counted.calls
+    gradients(model, x, y, options.steps)
+    alone: dict[str, list[float]] = {name: [] for name in runs}
     seconds: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(options.rounds):
         for name, run in runs.items():
+            alone[name].append(timed(lambda: gradients(model, x, y, options.steps), cuda))
             seconds[name].append(timed(run, cuda))
-    base = median(seconds["gradients"]) / calls["gradients"]
     rows = {}
     for name, times in seconds.items():
-        ratio = median(times) / calls[name] / base
+        ratios = [
+            spent / calls[name] / (base / options.steps)
+            for spent, base in zip(times, alone[name], strict=True)
+        ]
+        ratio = median(ratios)
         limit = LIMITS[options.device].get(name.split()[-1]) if "strop" in name else None
-        rows[name] = {"ratio": ratio, "calls": calls[name], "seconds": times, "limit": limit}
+        rows[name] = {"ratio": ratio, "ratios": ratios, "calls": calls[name], "limit": limit}
+        rows[name] |= {"seconds": times, "gradients": alone[name]}
         said = "" if limit is None else f"  (at most {limit})"
-        print(f"{name:28s} {1e3 * base * ratio:8.2f} ms a gradient  {ratio:5.2f}x{said}")
+        each = 1e3 * median(times) / calls[name]
+        spread = f"[{min(ratios):.2f} {max(ratios):.2f}]"
+        print(f"{name:28s} {each:8.2f} ms a gradient  {ratio:5.2f}x {spread}{said}")
     device = torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine()
     write(options.out, {"device": device, "torch": torch.__version__, "batch": batch, "rows": rows})
 

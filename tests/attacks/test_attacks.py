@@ -10,7 +10,12 @@ from torch import Tensor, nn
 
 from strop.attacks import apgd, dlr, margin, pgd, targeted_dlr, targeted_margin
 from strop.attacks.feasible import Neighbourhood
-from strop.attacks.losses import cross_entropy, error_log_odds
+from strop.attacks.losses import (
+    cross_entropy,
+    error_log_odds,
+    log_odds_with_slopes,
+    with_slopes,
+)
 from strop.geometry import L1, L2, Fourier, Linf, high_band, low_band
 
 LOGITS = torch.tensor([[3.0, 1.0, -1.0, 0.5], [0.0, 2.0, 5.0, 1.0], [1.0, 1.0, 0.0, -4.0]])
@@ -37,6 +42,15 @@ def test_the_cross_entropy_is_the_softplus_of_the_log_odds_and_points_the_same_w
     (along,) = torch.autograd.grad(odds.sum(), logits)
     (direct,) = torch.autograd.grad(loss.sum(), logits)
     torch.testing.assert_close(along * odds.detach().sigmoid()[:, None], direct)
+
+
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 100.0])
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_the_slopes_of_the_log_odds_are_those_of_autograd(classes: int, scale: float) -> None:
+    logits = scale * torch.randn(20, classes, generator=torch.Generator().manual_seed(classes))
+    labels = torch.arange(20) % classes
+    expected = with_slopes(lambda z, y, _: error_log_odds(z, y))(logits, labels, labels)
+    torch.testing.assert_close(log_odds_with_slopes(logits, labels), expected)
 
 
 @pytest.mark.parametrize("attack", [pgd, apgd])

@@ -74,20 +74,21 @@ def _climb(objective: Objective, around: Neighbourhood, delta: Tensor, steps: in
     moves = moves_in(around, delta)
     ends, last_end = set(checkpoints(steps)), 0
     length = 2 * around.eps
-    value, gradient = objective(delta)
+    value, gradient = objective(around.x + delta)
     rises, halved = torch.zeros_like(value), torch.ones_like(value, dtype=torch.bool)
     best_at_last_end = objective.best_loss
     for step in range(1, steps):
         # The first step has no direction to keep, and from the centre eps is as far as it goes.
-        delta = moves(gradient, length if step > 1 else around.eps)
-        before, (value, gradient) = value, objective(delta)
+        point = moves(gradient, length if step > 1 else around.eps)
+        before, (value, gradient) = value, objective(point)
         rises += value > before
         if step in ends:
             stuck = ~halved & (objective.best_loss <= best_at_last_end)
             halved = (rises < _RISING * (step - last_end)) | stuck
             length = torch.where(halved, length / 2, length)
             moves.go_back(halved, objective.best)
-            gradient = torch.where(each(halved, gradient), objective.best_gradient, gradient)
+            share = each(halved, gradient).to(gradient.dtype)
+            gradient = gradient.lerp(objective.best_gradient, share)
             value = torch.where(halved, objective.best_loss, value)
             best_at_last_end, last_end = objective.best_loss, step
             rises = torch.zeros_like(rises)

@@ -20,13 +20,16 @@ __all__ = [
     "cross_entropy",
     "dlr",
     "error_log_odds",
+    "log_odds_with_slopes",
     "margin",
     "targeted_dlr",
     "targeted_margin",
+    "with_slopes",
 ]
 
 LossName = Literal["ce", "dlr", "targeted-dlr", "margin"]
-Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+Loss = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+"""``loss(z, y, t)``: the values b, and their slopes in the logits bc; neither needs autograd."""
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -83,19 +86,51 @@ def targeted_dlr(logits: Tensor, labels: Tensor, targets: Tensor) -> Tensor:
     return targeted_margin(logits, labels, targets) / spread
 
 
+def with_slopes(loss: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Loss:
+    """The loss and, by autograd through it alone, its slopes in the logits.
+
+    >>> climbed = with_slopes(targeted_margin)
+    >>> climbed(torch.tensor([[3.0, 1.0, 0.0]]), torch.tensor([0]), torch.tensor([2]))
+    (tensor([-3.]), tensor([[-1.,  0.,  1.]]))
+    """
+
+    def climbed(logits: Tensor, labels: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.enable_grad():
+            leaf = logits.detach().requires_grad_()
+            values = loss(leaf, labels, targets)
+            (slopes,) = torch.autograd.grad(values.sum(), leaf)
+        return values.detach(), slopes
+
+    return climbed
+
+
+def log_odds_with_slopes(
+    logits: Tensor, labels: Tensor, targets: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """:func:`error_log_odds` and its slopes: the softmax of the other classes, -1 at the label.
+
+    In closed form: autograd takes three times as long for a hundred examples of ten classes.
+    """
+    label = labels[:, None]
+    others = logits.detach().scatter(1, label, -torch.inf)
+    logarithms = others.log_softmax(dim=1)
+    total = others.amax(dim=1) - logarithms.amax(dim=1)  # log sum exp: their difference everywhere
+    return total - _of(logits.detach(), labels), logarithms.exp_().scatter_(1, label, -1.0)
+
+
 def choose_loss(name: LossName, classes: int) -> tuple[Loss, bool]:
     """The loss of this name for so many classes, and whether it wants a target.
 
     With too few classes for a ratio of logits the margin takes its place, and a warning says so.
     """
     if name == "ce":
-        return _without_target(error_log_odds), False
+        return log_odds_with_slopes, False
     if name == "margin":
-        return _without_target(margin), False
+        return with_slopes(_without_target(margin)), False
     if name == "dlr":
-        return _without_target(dlr if _enough(name, classes, 3) else margin), False
+        return with_slopes(_without_target(dlr if _enough(name, classes, 3) else margin)), False
     if name == "targeted-dlr":
-        return (targeted_dlr if _enough(name, classes, 4) else targeted_margin), True
+        return with_slopes(targeted_dlr if _enough(name, classes, 4) else targeted_margin), True
     raise InputError(
         f"expected a loss out of {', '.join(get_args(LossName))}, came {name!r}: choose one of them"
     )
@@ -111,7 +146,9 @@ def _enough(name: str, classes: int, needed: int) -> bool:
     return classes >= needed
 
 
-def _without_target(loss: Callable[[Tensor, Tensor], Tensor]) -> Loss:
+def _without_target(
+    loss: Callable[[Tensor, Tensor], Tensor],
+) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
     return lambda logits, labels, targets: loss(logits, labels)
 
 

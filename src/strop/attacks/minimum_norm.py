@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from strop.attacks.feasible import Neighbourhood, each
-from strop.attacks.losses import margin
+from strop.attacks.losses import margin, with_slopes
 from strop.attacks.search import AttackResult, Objective, prepare
 from strop.geometry import Norm
 
@@ -66,7 +66,8 @@ def minimum_norm(
     if len(rows) == 0 or steps == 0:
         return AttackResult(adversarial, success, size, 0, 0)
     here = around[rows]
-    task = Objective(model, here.x, y[rows], y[rows], lambda z, y, _: margin(z, y), x.dtype)
+    climbed = with_slopes(lambda logits, labels, _: margin(logits, labels))
+    task = Objective(model, here.x, y[rows], y[rows], climbed, x.dtype)
     best, found = _follow_boundary(task, here, steps)
     task.check()
     found_rows = rows[found]
@@ -86,7 +87,7 @@ def _follow_boundary(
     best, shortest = delta, torch.full_like(around.eps, math.inf)
     eps = torch.zeros_like(around.eps)
     for step in range(steps):
-        gap, gradient = objective(delta)
+        gap, gradient = objective(around.x + delta)
         size = norm(norm.project(delta, math.inf))
         shorter = (gap > 0) & (size < shortest)
         best = torch.where(each(shorter, delta), delta, best)

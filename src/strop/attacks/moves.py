@@ -8,7 +8,8 @@ other norms a projection more in every step has made no attack stronger, nor has
 Fourier(Linf).
 
 A gradient costs little more than some dozen passes over the pictures, so passes are saved: what was
-``previous`` is overwritten with the new delta, and where ahead needs no clip a move is
+``previous`` is overwritten with the new delta, Linf and L2 keep x + delta in place of delta (then
+what the model sees needs no sum), and where ahead needs no clip a move is
 
     delta  <-  inside(previous + 1.25 (delta - previous) + 0.75 length * steepest(gradient)).
 
@@ -44,66 +45,82 @@ def moves_in(around: Neighbourhood, delta: Tensor) -> Moves:
 
 
 class Moves:
-    """Moves from ``delta``, which is inside.
+    """Moves from x + ``delta``, which is inside.
 
-    A call gives the new delta. It is overwritten by the call after the next.
+    A call gives the new x + delta, to be overwritten by a later call.
     """
 
     def __init__(self, around: Neighbourhood, delta: Tensor) -> None:
-        self.around, self.delta = around, delta
+        self.around, self.here = around, delta
         self.previous: Tensor | None = None
 
     @torch.no_grad()
     def __call__(self, gradient: Tensor, length: Tensor) -> Tensor:
-        ahead = self._ahead(gradient, length)
-        if self.previous is not None:
-            ahead = self.previous.lerp_(self.delta, 2).lerp_(ahead, 1 - _KEPT)
-        self.previous, self.delta = self.delta, self._inside(ahead)
-        return self.delta
+        step = self.around.step(gradient, self.here, length)
+        if self.previous is None:
+            ahead = step.add_(self.here)
+        else:
+            ahead = self.previous.lerp_(self.here, 1 + _KEPT).add_(step, alpha=1 - _KEPT)
+        self.previous, self.here = self.here, self.around.inside(ahead)
+        return self.around.x + self.here
 
     def go_back(self, where: Tensor, best: Tensor) -> None:
-        """Go on from ``best`` and at rest, in the examples of a mask b."""
-        where, previous = each(where, best), self.delta if self.previous is None else self.previous
-        self.previous = torch.where(where, best, previous)
-        self.delta = torch.where(where, best, self.delta)
+        """Go on from the points ``best`` and at rest, in the examples of a mask b."""
+        self._rest(where, best - self.around.x)
 
-    def _ahead(self, gradient: Tensor, length: Tensor) -> Tensor:
-        return self.around.step(gradient, self.delta, length).add_(self.delta)
-
-    def _inside(self, delta: Tensor) -> Tensor:
-        return self.around.inside(delta)
+    def _rest(self, where: Tensor, best: Tensor) -> None:
+        share = each(where, best).to(best.dtype)
+        previous = self.here if self.previous is None else self.previous
+        self.previous, self.here = previous.lerp(best, share), self.here.lerp(best, share)
 
 
-class CubeMoves(Moves):
+class PointMoves(Moves):
+    """Moves that keep points, x + delta: what the model sees needs no sum of its own."""
+
+    def __init__(self, around: Neighbourhood, delta: Tensor) -> None:
+        super().__init__(around, around.x + delta)
+
+    def go_back(self, where: Tensor, best: Tensor) -> None:
+        self._rest(where, best)
+
+
+class CubeMoves(PointMoves):
     """The same for Linf, where being inside is a clip."""
 
-    def _ahead(self, gradient: Tensor, length: Tensor) -> Tensor:
+    def __init__(self, around: Neighbourhood, delta: Tensor) -> None:
+        super().__init__(around, delta)
+        low, high = around.box
+        self.box = around.x + low, around.x + high
+
+    @torch.no_grad()
+    def __call__(self, gradient: Tensor, length: Tensor) -> Tensor:
         ahead = gradient.sign()
-        torch.addcmul(self.delta, ahead, each(length, ahead), out=ahead)
-        return ahead.clamp_(*self.around.box)
+        torch.addcmul(self.here, ahead, each(length, ahead), out=ahead).clamp_(*self.box)
+        if self.previous is not None:
+            ahead = self.previous.lerp_(self.here, 2).lerp_(ahead, 1 - _KEPT).clamp_(*self.box)
+        self.previous, self.here = self.here, ahead
+        return ahead
 
-    def _inside(self, delta: Tensor) -> Tensor:
-        return delta.clamp_(*self.around.box)
 
-
-class BallMoves(Moves):
+class BallMoves(PointMoves):
     """The same for L2."""
 
     @torch.no_grad()
     def __call__(self, gradient: Tensor, length: Tensor) -> Tensor:
         slope = lp.value(gradient.flatten(1), 2.0)
         tiny = torch.finfo(slope.dtype).tiny
-        length = torch.where(slope > tiny, length / slope.clamp(min=tiny), 0.0)
+        length = each(torch.where(slope > tiny, length / slope.clamp(min=tiny), 0.0), gradient)
         if self.previous is None:
-            moved = torch.addcmul(self.delta, gradient, each(length, gradient))
+            moved = torch.addcmul(self.here, gradient, length)
         else:
-            moved = self.previous.lerp_(self.delta, 1 + _KEPT)
-            moved.addcmul_(gradient, each(length, gradient), value=1 - _KEPT)
-        size = lp.value(moved.flatten(1), 2.0)
-        moved.mul_(each((self.around.eps / size.clamp_(min=tiny)).clamp_(max=1), moved))
+            moved = self.previous.lerp_(self.here, 1 + _KEPT)
+            moved.addcmul_(gradient, length, value=1 - _KEPT)
+        x, delta = self.around.x, moved.sub_(self.around.x)
+        share = self.around.eps / lp.value(delta.flatten(1), 2.0).clamp_(min=tiny)
+        torch.addcmul(x, delta, each(share.clamp_(max=1), delta), out=moved)
         if self.around.bounds is not None:
-            moved.clamp_(*self.around.box)
-        self.previous, self.delta = self.delta, moved
+            moved.clamp_(*self.around.bounds)
+        self.previous, self.here = self.here, moved
         return moved
 
 
@@ -148,16 +165,17 @@ class SpectralMoves(Moves):
         step = self._step(gradient, each(length, gradient) / self.unit)
         if self.box is None:
             self.here = self._clipped(step.add_(self.here))
-            return self._picture(self.here).mul_(self.eps)
+            return torch.addcmul(self.around.x, self._picture(self.here), self.eps)
         ahead = step.add_(self.here, alpha=2).sub_(self.aim)
         self.aim.add_(self._clipped(ahead)).sub_(self.here)
         moved = self._picture(self.aim).clamp_(*self.box)
         self.here = self._spectrum(moved)
         size = self._squares(self.here).flatten(1).amax(dim=1).clamp_(min=1)
-        return moved.mul_(each(size.rsqrt_(), moved) * self.eps)
+        share = each(size.rsqrt_(), moved) * self.eps
+        return torch.addcmul(self.around.x, moved, share, out=moved)
 
     def go_back(self, where: Tensor, best: Tensor) -> None:
-        spectrum = self._spectrum(best / self.unit)
+        spectrum = self._spectrum((best - self.around.x) / self.unit)
         back = torch.where(each(where, best), spectrum, self.here)
         self.aim.add_(back).sub_(self.here)
         self.here = back

@@ -61,10 +61,10 @@ def pgd(
 
     def climb(objective: Objective, around: Neighbourhood, delta: Tensor) -> None:
         length = 2.5 * around.eps / steps if step_size is None else step_size + 0 * around.eps
-        _, gradient = objective(delta)
+        _, gradient = objective(around.x + delta)
         for _ in range(steps - 1):
             delta = around.inside(delta + around.step(gradient, delta, length))
-            _, gradient = objective(delta)
+            _, gradient = objective(around.x + delta)
 
     return search(
         model,

@@ -48,7 +48,7 @@ class AttackResult:
 
 @dataclass
 class Objective:
-    """A loss of x + delta for some of the examples, its gradient, and the best delta seen.
+    """A loss of points around some of the examples, its gradient, and the best point seen.
 
     The best is misclassified if any was, and of the largest loss among those.
     """
@@ -66,27 +66,25 @@ class Objective:
     broken: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
-        self.best, self.best_gradient = torch.zeros_like(self.x), torch.zeros_like(self.x)
+        self.best, self.best_gradient = self.x.clone(), torch.zeros_like(self.x)
         self.best_loss = self.x.new_full((len(self.x),), -math.inf)
         self.broken = torch.zeros_like(self.best_loss, dtype=torch.bool)
-        self._doubt, self._point = self.x.new_zeros(()), torch.empty_like(self.x)
-        self._column = self.labels[:, None]
+        self._doubt, self._column = self.x.new_zeros(()), self.labels[:, None]
 
-    def __call__(self, delta: Tensor) -> tuple[Tensor, Tensor]:
-        """The loss of each example, b, and its gradient in the shape of ``delta``."""
-        with torch.no_grad():
-            point = torch.add(self.x, delta, out=self._point).to(self.dtype)
+    def __call__(self, point: Tensor) -> tuple[Tensor, Tensor]:
+        """The loss of each example, b, and its gradient in the shape of ``point``."""
         with torch.enable_grad():
-            point = point.detach().requires_grad_()
-            logits = self.model(point)
-            values = self.loss(logits.to(self.x.dtype), self.labels, self.targets)
-            (gradient,) = torch.autograd.grad(values.sum(), point)
+            leaf = point.detach().to(self.dtype).requires_grad_()
+            output = self.model(leaf)
+            logits = output.detach().to(self.x.dtype)
+            values, slopes = self.loss(logits, self.labels, self.targets)
+            (gradient,) = torch.autograd.grad(output, leaf, slopes.to(output.dtype))
         self.gradient_calls += 1
-        values, gradient, logits = values.detach(), gradient.to(self.x.dtype), logits.detach()
+        gradient = gradient.to(self.x.dtype)
         # Zero, or not a number from then on; looked at once in the end, so that no step waits.
         self._doubt.add_(values.sum().add_(gradient.sum()), alpha=0)
         broken = logits.amax(dim=1) > logits.gather(1, self._column)[:, 0]
-        self._keep(delta, values, gradient, broken)
+        self._keep(point, values, gradient, broken)
         return values, gradient
 
     def check(self) -> None:
@@ -97,10 +95,10 @@ class Objective:
                 "attack it in float32, or look for the layer whose backward pass overflows"
             )
 
-    def _keep(self, delta: Tensor, values: Tensor, gradient: Tensor, broken: Tensor) -> None:
+    def _keep(self, point: Tensor, values: Tensor, gradient: Tensor, broken: Tensor) -> None:
         better = torch.where(broken ^ self.broken, broken, values > self.best_loss)
-        share = each(better, delta).to(delta.dtype)  # of 0 or 1, where lerp is exact
-        self.best.lerp_(delta, share)
+        share = each(better, point).to(point.dtype)  # of 0 or 1, where lerp is exact
+        self.best.lerp_(point, share)
         self.best_gradient.lerp_(gradient, share)
         self.best_loss = torch.where(better, values, self.best_loss)
         self.broken = self.broken | broken
@@ -148,7 +146,7 @@ def search(
             climb(task, here, start)
             task.check()
             calls += task.gradient_calls
-            found, length = here.deliver(task.best, x.dtype)
+            found, length = here.deliver(task.best.double() - here.x.double(), x.dtype)
             with torch.no_grad():
                 reached = margin(model(found), y[rows])
             better = reached > gap[rows]
