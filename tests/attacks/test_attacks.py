@@ -126,6 +126,15 @@ def test_a_budget_below_the_rounding_of_the_picture_moves_nothing() -> None:
     assert size.item() == 0
 
 
+def test_the_budget_holds_for_eps_itself_not_only_for_its_rounding_to_float32() -> None:
+    for eps in (0.7, 8 / 255):  # float32 rounds the one down, the other up
+        around = Neighbourhood(torch.zeros(1, 1), Linf, torch.tensor([eps]), None)
+        for ulps in range(20):
+            delta = torch.tensor([[eps * (1 + ulps * 2.0**-24)]])
+            delivered, size = around.deliver(delta, torch.float32)
+            assert size.item() == delivered.item() <= eps * (1 + 1e-6)
+
+
 @pytest.mark.parametrize("attack", [pgd, apgd])
 def test_calls_of_the_model_are_counted(attack: object) -> None:
     calls = []
