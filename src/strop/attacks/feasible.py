@@ -29,7 +29,7 @@ _FARTHEST = 1.0
 _INSET = 0.02
 _ROOM = 9e-7  # of the 1e-6 that are promised, the rest is for the rounding of eps to float32
 _ATTEMPTS = 24
-_HALVINGS = 14
+_HALVINGS = 13
 _NEWTON_STEPS = 30
 
 
@@ -214,20 +214,17 @@ def _filled(gradient: Tensor, delta: Tensor, low: Tensor, high: Tensor, length: 
     room, steep = room.clamp_(min=0).flatten(1), gradient.abs().flatten(1)
     top = steep.amax(dim=1, keepdim=True).clamp_(min=torch.finfo(steep.dtype).tiny)
     steep.div_(top)
-    bottom, top = torch.full_like(top, -1.0), torch.ones_like(top)
-    wanted, above = length[:, None], torch.zeros_like(top)
-    within, spare = room.sum(dim=1, keepdim=True), torch.empty_like(steep)
-    for _ in range(_HALVINGS):
-        middle = (bottom + top) / 2
-        spent = torch.mul(torch.gt(steep, middle, out=spare), room, out=spare).sum(1, keepdim=True)
-        few = spent <= wanted
-        top, above = torch.where(few, middle, top), torch.where(few, spent, above)
-        bottom, within = torch.where(few, bottom, middle), torch.where(few, within, spent)
-    share = (wanted - above) / (within - above).clamp(min=torch.finfo(steep.dtype).tiny)
-    # 1 above the interval, the share in it, 0 below.
-    full = torch.gt(steep, top, out=spare)
-    some = torch.gt(steep, bottom, out=steep)
-    spent = some.lerp_(full, 1 - share.clamp_(0, 1)).mul_(room)
+    wanted, spare = length[:, None], torch.empty_like(steep)
+    level, reach = torch.full_like(top, 0.5), 0.5
+    for _ in range(_HALVINGS):  # the level is within reach of the one that spends what is wanted
+        reach /= 2
+        spent = torch.gt(steep, level, out=spare).mul_(room).sum(dim=1, keepdim=True)
+        level += torch.where(spent > wanted, reach, -reach)
+    full = torch.gt(steep, level + reach, out=spare).mul_(room)
+    some = torch.gt(steep, level - reach, out=steep).mul_(room)
+    above, within = full.sum(dim=1, keepdim=True), some.sum(dim=1, keepdim=True)
+    share = (wanted - above) / (within - above).clamp_(min=torch.finfo(steep.dtype).tiny)
+    spent = full.lerp_(some, share.clamp_(0, 1))
     return spent.view_as(delta).mul_(rising)
 
 

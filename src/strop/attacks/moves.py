@@ -108,7 +108,7 @@ class BallMoves(PointMoves):
     @torch.no_grad()
     def __call__(self, gradient: Tensor, length: Tensor) -> Tensor:
         slope = lp.value(gradient.flatten(1), 2.0)
-        tiny = torch.finfo(slope.dtype).tiny
+        tiny = _tiny(slope)
         length = each(torch.where(slope > tiny, length / slope.clamp(min=tiny), 0.0), gradient)
         if self.previous is None:
             moved = torch.addcmul(self.here, gradient, length)
@@ -138,7 +138,8 @@ class SpectralMoves(Moves):
         here  =  box(aim),      aim  <-  aim + ball(2 here - aim + step) - here,
 
     whose fixed points are in both sets and cannot be left uphill. Scaled is only what is shown to
-    the model, by what is missing on the way there.
+    the model, by what is missing on the way there. Kept are mirror = 2 here - aim, and the excess
+    aim - here, which stays when an example goes back to another here.
     """
 
     def __init__(self, around: Neighbourhood, delta: Tensor) -> None:
@@ -151,10 +152,9 @@ class SpectralMoves(Moves):
             self.radii = norm.band[..., : x.shape[-1] // 2 + 1].to(x.device, x.dtype)
         self.eps = each(around.eps, x)
         self.unit = torch.where(self.eps > 0, self.eps, 1.0)
-        self.here = self._spectrum(delta / self.unit)
-        self.aim = self.here.clone()
-        self.pairs = torch.empty_like(torch.view_as_real(self.here))
-        self.squares = torch.empty_like(self.pairs[..., 0], memory_format=torch.contiguous_format)
+        self.mirror = self._spectrum(delta / self.unit)
+        self.excess = torch.zeros_like(self.mirror)
+        self.squares = torch.empty_like(self.mirror.real, memory_format=torch.contiguous_format)
         self.box: tuple[Tensor, Tensor] | None = None
         if around.bounds is not None:
             low, high = around.box
@@ -163,29 +163,28 @@ class SpectralMoves(Moves):
     @torch.no_grad()
     def __call__(self, gradient: Tensor, length: Tensor) -> Tensor:
         step = self._step(gradient, each(length, gradient) / self.unit)
+        aim = self._clipped(step.add_(self.mirror)).add_(self.excess)
+        moved = self._picture(aim)
         if self.box is None:
-            self.here = self._clipped(step.add_(self.here))
-            return torch.addcmul(self.around.x, self._picture(self.here), self.eps)
-        ahead = step.add_(self.here, alpha=2).sub_(self.aim)
-        self.aim.add_(self._clipped(ahead)).sub_(self.here)
-        moved = self._picture(self.aim).clamp_(*self.box)
-        self.here = self._spectrum(moved)
-        size = self._squares(self.here).flatten(1).amax(dim=1).clamp_(min=1)
-        share = each(size.rsqrt_(), moved) * self.eps
-        return torch.addcmul(self.around.x, moved, share, out=moved)
+            self.mirror = aim
+            return torch.addcmul(self.around.x, moved, self.eps, out=moved)
+        here = self._spectrum(moved.clamp_(*self.box))
+        size = self._squares(here).flatten(1).amax(dim=1).clamp_(min=1)
+        self.excess = aim.sub_(here)
+        self.mirror = here.sub_(self.excess)
+        return torch.addcmul(self.around.x, moved, each(size.rsqrt_(), moved) * self.eps, out=moved)
 
     def go_back(self, where: Tensor, best: Tensor) -> None:
-        spectrum = self._spectrum((best - self.around.x) / self.unit)
-        back = torch.where(each(where, best), spectrum, self.here)
-        self.aim.add_(back).sub_(self.here)
-        self.here = back
+        back = self._spectrum((best - self.around.x) / self.unit).sub_(self.excess)
+        self.mirror = torch.where(each(where, back), back, self.mirror)
 
     def _step(self, gradient: Tensor, length: Tensor) -> Tensor:
-        # Squares of moduli are taken: in units of the peak they neither over- nor underflow.
-        tiny = torch.finfo(gradient.dtype).tiny
-        peak = lp.peak(gradient.flatten(1)).clamp_(min=tiny)
-        step = half_spectrum(gradient, dims=self.dims).mul_(each(1 / peak, gradient))
-        return step.mul_(self._squares(step).clamp_(min=tiny).rsqrt_().mul_(length))
+        step = half_spectrum(gradient, dims=self.dims)
+        squares = self._squares(step) if step.device.type == "cpu" else None
+        if squares is None or not _in_range(squares):
+            peak = lp.peak(gradient.flatten(1)).clamp_(min=_tiny(gradient))
+            squares = self._squares(step.mul_(each(1 / peak, step)))
+        return step.mul_(squares.clamp_(min=_tiny(squares)).rsqrt_().mul_(length))
 
     def _clipped(self, spectrum: Tensor) -> Tensor:
         return spectrum.mul_(self._squares(spectrum).clamp_(min=1).rsqrt_())
@@ -203,5 +202,15 @@ class SpectralMoves(Moves):
 
     def _squares(self, spectrum: Tensor) -> Tensor:
         """Squared moduli: many times faster than moduli, which guard against overflow."""
-        pairs = torch.square(torch.view_as_real(spectrum), out=self.pairs)
+        pairs = torch.view_as_real(spectrum).square()
         return torch.add(pairs[..., 0], pairs[..., 1], out=self.squares)
+
+
+def _in_range(squares: Tensor) -> bool:
+    """Whether the largest of each example are far from over- and underflow."""
+    limits, top = torch.finfo(squares.dtype), squares.flatten(1).amax(dim=1)
+    return bool(((top > limits.tiny / limits.eps**2) & (top < limits.max * limits.eps)).all())
+
+
+def _tiny(x: Tensor) -> float:
+    return torch.finfo(x.dtype).tiny
