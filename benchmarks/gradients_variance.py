@@ -15,8 +15,8 @@ and SG-B, SG-2B, SVRG (norms of ``g_i(w) - g_i(w')``) and sampling by norm have 
 form, all drawn with replacement. Everything is relative to SG-B at the same parameters.
 
 The MLP of thesis appendix A.3 on MNIST and its ResNet8 without normalisation on CIFAR-10, all
-training images, no augmentation, learning rates and momentum as there. Snapshots are files, every
-finished job is a file, and a second call goes on where the first ended:
+training images, no augmentation, learning rates, their drops and momentum as there. Snapshots are
+files, every finished job is a file, and a second call goes on where the first ended:
 
     python benchmarks/gradients_variance.py mnist cifar10 --out variance --device cuda --at-once 8
     python benchmarks/gradients_variance.py mnist --out small --examples 2000 --steps 200 1000
@@ -48,12 +48,14 @@ from strop.training.checkpoints import load_checkpoint, save_checkpoint
 CASES: dict[str, dict[str, Any]] = {
     "mnist": {
         "rate": 0.02,
+        "drops": (),
         "momentum": 0.5,
         "iterations": 10,
         "steps": (200, 1000, 2000, 5000, 10000),
     },
     "cifar10": {
         "rate": 0.01,
+        "drops": (40_000, 60_000),
         "momentum": 0.9,
         "iterations": 3,
         "steps": (500, 2000, 5000, 10000, 20000),
@@ -82,6 +84,7 @@ class Run:
             8, normalisation="none", generator=made
         )  # fmt: skip
         self.model = model.to(options["device"])
+        self.step = 0
         self.optimizer = torch.optim.SGD(
             self.model.parameters(),
             lr=self.case["rate"],
@@ -91,6 +94,9 @@ class Run:
 
     def train(self, steps: int) -> None:
         for _ in range(steps):
+            fallen = sum(drop <= self.step for drop in self.case["drops"])
+            self.optimizer.param_groups[0]["lr"] = self.case["rate"] * 0.1**fallen
+            self.step += 1
             rows = torch.randint(len(self.data[0]), (128,), generator=self.generator)
             rows = rows.to(self.data[0].device)
             loss = losses(self.model, [tensor[rows] for tensor in self.data]).mean()
@@ -102,8 +108,8 @@ class Run:
         state = {"model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}
         save_checkpoint(path, {**state, "generator": self.generator.get_state()})
 
-    def load(self, path: Path) -> None:
-        state = load_checkpoint(path)
+    def load(self, path: Path, *, step: int) -> None:
+        self.step, state = step, load_checkpoint(path)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
         self.generator.set_state(state["generator"])
@@ -219,7 +225,7 @@ def train_job(options: dict[str, Any]) -> dict[str, Any]:
     for target in options["steps"] or run.case["steps"]:
         path = snapshot_path(options, target)
         if path.exists():
-            run.load(path)
+            run.load(path, step=target)
         else:
             run.train(target - step)
             run.save(path)
@@ -233,7 +239,7 @@ def cluster_job(options: dict[str, Any]) -> dict[str, Any]:
     if record.exists():
         return json.loads(record.read_text())
     run = Run(options)
-    run.load(snapshot_path(options, options["step"]))
+    run.load(snapshot_path(options, options["step"]), step=options["step"])
     dataset = torch.utils.data.TensorDataset(*run.data)
     engines = {
         "thesis": (Rank1(iterations=run.case["iterations"]), None, 128),
