@@ -97,7 +97,7 @@ def local_search(
         rounds: stop after so many, even if steps are left that would lower J.
     """
     limit = largest_size(len(vectors), n_clusters=n_clusters, cap=cap)
-    search = _Search(vectors, n_clusters=n_clusters, generator=generator)
+    search = Search(vectors, n_clusters=n_clusters, generator=generator)
     if cap is not None:
         for looser in (value for value in LOOSER_CAPS if value > cap):
             search.tighten(largest_size(len(vectors), n_clusters=n_clusters, cap=looser))
@@ -118,7 +118,7 @@ def local_search(
     )
 
 
-class _Search:
+class Search:
     """A partition under change: sizes (K,), sums (K, R) and sums of squares (K,)."""
 
     def __init__(self, vectors: Tensor, *, n_clusters: int, generator: torch.Generator) -> None:
