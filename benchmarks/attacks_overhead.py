@@ -5,13 +5,13 @@
     PYTHONPATH=src:benchmarks python3 benchmarks/attacks_overhead.py --device cuda
 
 A run of 100 steps on one batch that withstands it (so that none leaves early), all of it included:
-checks, first and last forward pass, verification in float64. Right before each run as many forward
-passes with a gradient at the input, so that both see the machine in the same state. Rounds
-alternate between all contestants, on one thread of a processor; printed are the median of the
-ratios and, in brackets, the least and the largest. On a processor a small CNN with batches of 100
-(CPU time), on a GPU a ResNet-18 with batches of 1,024 (wall time). The first line keeps freed
-memory with the process, for all contestants: otherwise page faults, none or a thousand a gradient
-by chance, decide the ratios.
+checks, first and last forward pass, verification in float64; beside it as many forward passes with
+a gradient at the input. Rounds alternate between all contestants; printed are the median of the
+ratios and, in brackets, the least and the largest. On a processor, one thread, a small CNN with
+batches of 100 and CPU time: a gradient of its own comes before each one of the attack, so that both
+see the machine in the same state. On a GPU a ResNet-18 with batches of 1,024 and wall time: as many
+gradients before each run. The first line keeps freed memory with the process, for all contestants:
+otherwise page faults, none or a thousand a gradient by chance, decide the ratios.
 """
 
 import argparse
@@ -71,31 +71,59 @@ def gradients(model: nn.Module, x: Tensor, y: Tensor, calls: int) -> None:
         torch.autograd.grad(loss, point)
 
 
-def contestants(model: nn.Module, x: Tensor, y: Tensor, steps: int) -> dict[str, Callable[[], Any]]:
-    runs: dict[str, Callable[[], Any]] = {}
+Run = Callable[[nn.Module], Any]
+
+
+def contestants(x: Tensor, y: Tensor, steps: int) -> dict[str, Run]:
+    runs: dict[str, Run] = {}
     for name, (norm, _) in NORMS.items():
-        runs[f"strop APGD {name}"] = lambda norm=norm, name=name: apgd(
+        runs[f"strop APGD {name}"] = lambda model, norm=norm, name=name: apgd(
             model, x, y, norm=norm, eps=BUDGETS[name], steps=steps
         )
     for peer, attack in peers().items():
         for name, (_, p) in NORMS.items():
             if p and not (p == 1 and "torchattacks" in peer):
-                runs[f"{peer} {name}"] = lambda attack=attack, name=name, p=p: attack(
+                runs[f"{peer} {name}"] = lambda model, attack=attack, name=name, p=p: attack(
                     model, x, y, p, BUDGETS[name], steps, "ce"
                 )
     return runs
 
 
-def timed(run: Callable[[], Any], cuda: bool) -> float:
-    if not cuda:
-        began = time.process_time()
-        run()
-        return time.process_time() - began
+class Interleaved(nn.Module):
+    """The model, and before each call that a gradient follows a gradient of its own, timed."""
+
+    def __init__(self, model: nn.Module, x: Tensor, y: Tensor) -> None:
+        super().__init__()
+        self.model, self.x, self.y = model, x, y
+        self.calls, self.alone = 0, 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and x.requires_grad:
+            began = time.process_time()
+            gradients(self.model, self.x, self.y, 1)
+            self.alone += time.process_time() - began
+            self.calls += 1
+        return self.model(x)
+
+
+def on_processor(run: Run, model: nn.Module, x: Tensor, y: Tensor) -> dict[str, float]:
+    interleaved = Interleaved(model, x, y).eval()
+    began = time.process_time()
+    run(interleaved)
+    spent = time.process_time() - began - interleaved.alone
+    return {"calls": interleaved.calls, "run": spent, "gradients": interleaved.alone}
+
+
+def on_gpu(run: Run, model: nn.Module, x: Tensor, y: Tensor, calls: int) -> dict[str, float]:
     torch.cuda.synchronize()
     began = time.perf_counter()
-    run()
+    gradients(model, x, y, calls)
     torch.cuda.synchronize()
-    return time.perf_counter() - began
+    between = time.perf_counter()
+    run(model)
+    torch.cuda.synchronize()
+    ended = time.perf_counter()
+    return {"calls": calls, "run": ended - between, "gradients": between - began}
 
 
 def main() -> None:
@@ -118,35 +146,28 @@ def main() -> None:
     with torch.no_grad():
         y = network(x).argmax(dim=1)
     model = Firm(network, y).eval().to(options.device)
-    runs = contestants(model, x, y, options.steps)
+    runs = contestants(x, y, options.steps)
     if options.only:
         runs = {name: run for name, run in runs.items() if options.only in name}
-    calls = {}
-    for name in runs:  # a first run of each warms up, and counts
-        counted = Counted(model).eval()
-        contestants(counted, x, y, options.steps)[name]()
-        calls[name] = counted.calls
-    gradients(model, x, y, options.steps)
-    alone: dict[str, list[float]] = {name: [] for name in runs}
-    seconds: dict[str, list[float]] = {name: [] for name in runs}
+    rounds: dict[str, list[dict[str, float]]] = {name: [] for name in runs}
+    counted = {name: Counted(model).eval() for name in runs}
+    for name, run in runs.items():  # a first run of each warms up, and counts
+        run(counted[name])
     for _ in range(options.rounds):
         for name, run in runs.items():
-            alone[name].append(timed(lambda: gradients(model, x, y, options.steps), cuda))
-            seconds[name].append(timed(run, cuda))
+            if cuda:
+                rounds[name].append(on_gpu(run, model, x, y, counted[name].calls))
+            else:
+                rounds[name].append(on_processor(run, model, x, y))
     rows = {}
-    for name, times in seconds.items():
-        ratios = [
-            spent / calls[name] / (base / options.steps)
-            for spent, base in zip(times, alone[name], strict=True)
-        ]
-        ratio = median(ratios)
+    for name, measured in rounds.items():
+        ratios = [one["run"] / one["gradients"] for one in measured]
         limit = LIMITS[options.device].get(name.split()[-1]) if "strop" in name else None
-        rows[name] = {"ratio": ratio, "ratios": ratios, "calls": calls[name], "limit": limit}
-        rows[name] |= {"seconds": times, "gradients": alone[name]}
-        said = "" if limit is None else f"  (at most {limit})"
-        each = 1e3 * median(times) / calls[name]
+        rows[name] = {"ratio": median(ratios), "rounds": measured, "limit": limit}
+        each = 1e3 * median(one["run"] / one["calls"] for one in measured)
         spread = f"[{min(ratios):.2f} {max(ratios):.2f}]"
-        print(f"{name:28s} {each:8.2f} ms a gradient  {ratio:5.2f}x {spread}{said}")
+        said = "" if limit is None else f"  (at most {limit})"
+        print(f"{name:28s} {each:8.2f} ms a gradient  {median(ratios):5.2f}x {spread}{said}")
     device = torch.cuda.get_device_name() if cuda else platform.processor() or platform.machine()
     write(options.out, {"device": device, "torch": torch.__version__, "batch": batch, "rows": rows})
 
