@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from strop.thesis import CLAIMS
-from strop.thesis.claims_gradients_runs import copies_on_pictures
+from strop.thesis.claims_trajectories import copies_on_pictures
 from strop.thesis.photographs import NEEDED
-from strop.thesis.trajectories import ESTIMATORS, SMALL_PHOTOGRAPHS, problem
+from strop.thesis.trajectories import ESTIMATORS, problem
+from strop.thesis.trajectory_presets import SMALL_PHOTOGRAPHS
 
 DECIDE = {claim.id: claim.decide for claim in CLAIMS}
 

@@ -33,7 +33,7 @@ from strop.models import mlp
 from strop.thesis.calls import Each, Record, one_by_one
 from strop.thesis.drawing import Row, Table
 from strop.thesis.image_models import pictures
-from strop.thesis.trajectories import Trajectory, at_hand
+from strop.thesis.trajectory_presets import Trajectory, at_hand
 from strop.thesis.verdicts import interval_of
 
 

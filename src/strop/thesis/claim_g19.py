@@ -30,16 +30,14 @@ from strop.gradients import (
 )
 from strop.support import settings_to_dict
 from strop.thesis.calls import Each, Record, one_by_one
-from strop.thesis.trajectories import (
+from strop.thesis.trajectories import losses, problem, training_loss
+from strop.thesis.trajectory_presets import (
     GPU_CIFAR,
     SMALL_CIFAR,
     SMOKE,
     THESIS_CIFAR,
     Trajectory,
     at_hand,
-    losses,
-    problem,
-    training_loss,
 )
 from strop.training import choose_device
 

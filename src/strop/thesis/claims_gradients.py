@@ -4,18 +4,8 @@ from strop.thesis.claim import Claim, Records
 from strop.thesis.claims_gradients_exact import g1, g2, g3, g4, g5, g7, g16
 from strop.thesis.claims_gradients_features import g12, g13
 from strop.thesis.claims_gradients_features import g14 as copies_in_features
-from strop.thesis.claims_gradients_runs import (
-    copies_on_pictures,
-    g6,
-    g8,
-    g9,
-    g10,
-    g11,
-    g15,
-    g17,
-    g18,
-    g19,
-)
+from strop.thesis.claims_gradients_runs import g6, g15, g17, g18, g19
+from strop.thesis.claims_trajectories import copies_on_pictures, g8, g9, g10, g11
 from strop.thesis.verdicts import Verdict, all_of
 
 

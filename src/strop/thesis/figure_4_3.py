@@ -18,9 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from strop.thesis.calls import Each, Record, one_by_one
-from strop.thesis.trajectories import (
-    COLOURS,
-    ESTIMATORS,
+from strop.thesis.trajectories import COLOURS, ESTIMATORS, trajectories
+from strop.thesis.trajectory_presets import (
     GPU_MNIST,
     LONG_CIFAR,
     SMALL_CIFAR,
@@ -30,7 +29,6 @@ from strop.thesis.trajectories import (
     THESIS_CIFAR,
     THESIS_MNIST,
     Trajectory,
-    trajectories,
 )
 
 

@@ -14,14 +14,8 @@ from typing import Any
 
 from strop.thesis.calls import Each, Record, one_by_one
 from strop.thesis.figure_4_3 import draw_curves
-from strop.thesis.trajectories import (
-    GPU_CIFAR,
-    SMALL_CIFAR,
-    SMOKE,
-    THESIS_CIFAR,
-    Trajectory,
-    trajectories,
-)
+from strop.thesis.trajectories import trajectories
+from strop.thesis.trajectory_presets import GPU_CIFAR, SMALL_CIFAR, SMOKE, THESIS_CIFAR, Trajectory
 
 
 @dataclass(frozen=True)
