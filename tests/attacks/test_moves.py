@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from strop.attacks.feasible import Neighbourhood, each
+from strop.attacks.feasible import Neighbourhood, each, into_l1_ball
 from strop.attacks.moves import Moves, SpectralMoves, moves_in
 from strop.geometry import L1, L2, Fourier, Linf, Norm, low_band
 
@@ -49,6 +49,20 @@ def test_moves_are_those_of_the_formula(norm: Norm, bounds: tuple[float, float] 
         previous, delta = delta, plain_move(around, delta, previous, gradient, length)
         moved = moves(gradient, length)
         torch.testing.assert_close(moved - x, delta, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("asking", [True, False])
+def test_few_steps_reach_the_nearest_point_of_an_l1_ball(asking: bool) -> None:
+    delta, eps = drawn(5, 3, 8, 8) * drawn(5, 3, 8, 8, seed=1).square(), drawn(5).abs() + 0.1
+    nearest = into_l1_ball(delta, eps, asking=asking)
+    torch.testing.assert_close(nearest, L1.project(delta, eps), rtol=1e-9, atol=1e-9)
+
+
+def test_what_few_steps_leave_outside_of_an_l1_ball_is_scaled_into_it() -> None:
+    delta = 0.7 ** torch.arange(200, dtype=torch.float64).expand(2, -1)  # each step sheds a few
+    eps = torch.tensor([1e-3, 1e-9], dtype=torch.float64)
+    found = into_l1_ball(delta, eps, asking=False)
+    torch.testing.assert_close(L1(found), eps)
 
 
 @pytest.mark.parametrize("band", [None, low_band((6, 5), 0.3), 0.5 + low_band((6, 5), 0.2)])

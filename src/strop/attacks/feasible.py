@@ -31,6 +31,7 @@ _ROOM = 9e-7  # of the 1e-6 that are promised, the rest is for the rounding of e
 _ATTEMPTS = 24
 _HALVINGS = 13
 _NEWTON_STEPS = 30
+_STEPS_UNASKED = 8  # in attacks on CIFAR-10 six were the most that any needed
 
 
 def each(values: Tensor, x: Tensor) -> Tensor:
@@ -91,7 +92,8 @@ class Neighbourhood:
             # Neither undoes the other: a clip makes no coordinate longer, and a projection, which
             # keeps signs, none either. L1 is spared to shorten what the box takes away.
             if self.norm.p == 1:
-                return _into_l1_ball(delta.clamp(low, high), self.eps)
+                asking = delta.device.type == "cpu"  # a GPU would have to be waited for
+                return into_l1_ball(delta.clamp(low, high), self.eps, asking=asking)
             return self.norm.project(delta, self.eps).clamp_(low, high)
         clipped = self.norm.project(delta, self.eps).clamp_(low, high)
         share = _shrinkage(self.norm(clipped), self.eps)
@@ -228,20 +230,21 @@ def _filled(gradient: Tensor, delta: Tensor, low: Tensor, high: Tensor, length: 
     return spent.view_as(delta).mul_(rising)
 
 
-def _into_l1_ball(delta: Tensor, eps: Tensor) -> Tensor:
+def into_l1_ball(delta: Tensor, eps: Tensor, *, asking: bool) -> Tensor:
     """The nearest point of each L1 ball: a soft threshold, its level by Newton's steps from zero.
 
     The excess over the radius is convex and falls in the level, so that the steps never overshoot.
+    They end when all are there; without ``asking`` after a fixed number, and what would then still
+    be outside is scaled.
     """
     size = delta.abs().flatten(1)
     level, radius = size.new_zeros(len(size), 1), eps[:, None]
     tolerance = 4 * torch.finfo(size.dtype).eps * radius
     left = torch.empty_like(size)
-    often = 1 if size.device.type == "cpu" else 4  # a step too many costs less than to ask a GPU
-    for number in range(1, _NEWTON_STEPS + 1):
+    for _ in range(_NEWTON_STEPS if asking else _STEPS_UNASKED):
         torch.sub(size, level, out=left).relu_()
         excess = left.sum(dim=1, keepdim=True) - radius
-        if number % often == 0 and not bool((excess > tolerance).any()):
+        if asking and not bool((excess > tolerance).any()):
             break
         level += excess.clamp_(min=0) / left.sign_().sum(dim=1, keepdim=True).clamp_(min=1)
     torch.sub(size, level, out=left).relu_()
