@@ -299,22 +299,36 @@ def summary(results: list[dict[str, Any]]) -> str:
                     values = [row["relative variance by lag"][lag][name] for row in rows]
                     cells.append(f"{_geometric(values):.3g}" if min(values) > 0 else "0")
                 lines.append(f"| {step} | {lag} | " + " | ".join(cells) + " |")
-        zero = next(iter(mine[0]["relative variance by lag"]))
-        fresh = [
-            row["sketch, cap 2"] / row["thesis"]
-            for row in (one["relative variance by lag"][zero] for one in mine)
-        ]
+        fresh = _fresh_ratios(mine)
         stale = {
             name: max(row[name] for one in mine for row in one["relative variance by lag"].values())
             for name in ("sketch, cap 2", "sketch, cap 1")
         }
         lines += [
             f"\nsketch over thesis when fresh: {_geometric(fresh):.3f} (at most 0.6), "
-            f"worst {max(fresh):.3f} (at most 0.85)",
+            f"worst {max(fresh):.3f} (at most 0.85); by step: " + _by_step(mine),
+            "largest cluster over the mean: thesis "
+            + " to ".join(
+                f"{ends([one['insurance']['thesis'] for one in mine]):.1f}" for ends in (min, max)
+            ),
             f"worst at any lag over SG-B: cap 2 {stale['sketch, cap 2']:.3f} (at most 2), "
             f"cap 1 {stale['sketch, cap 1']:.3f} (at most 1.05)",
         ]
+    together = _fresh_ratios(results)
+    lines += [f"\nall of them: sketch over thesis when fresh {_geometric(together):.3f}"]
     return "\n".join(lines)
+
+
+def _fresh_ratios(results: list[dict[str, Any]]) -> list[float]:
+    """The variance of the sketch engine over that of the thesis's, of each job at the first lag."""
+    rows = (next(iter(one["relative variance by lag"].values())) for one in results)
+    return [row["sketch, cap 2"] / row["thesis"] for row in rows]
+
+
+def _by_step(results: list[dict[str, Any]]) -> str:
+    steps = sorted({one["step"] for one in results})
+    some = {step: [one for one in results if one["step"] == step] for step in steps}
+    return ", ".join(f"{_geometric(_fresh_ratios(of)):.3f} at {step}" for step, of in some.items())
 
 
 def _geometric(values: list[float]) -> float:

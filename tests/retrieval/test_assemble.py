@@ -33,7 +33,7 @@ def test_few_picture_files_are_decoded_once(tmp_path):
 
 
 def test_many_picture_files_are_decoded_as_they_are_asked_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(room, "RESIDENT_BYTES", 10)
+    monkeypatch.setattr(room, "DECODED_BYTES", 10)
     files = picture_files(tmp_path)
     pairs = pairs_of(files)
     Image.new("RGB", (8, 8), (255, 255, 255)).save(files.paths[2])

@@ -97,5 +97,5 @@ def test_records_of_the_repository_decide_the_exact_claims() -> None:
     decided = {one.claim.id: one.verdict for one in decide(best_runs([RECORDS]))}
     for name in ("M1", "M6", "M8", "M14", "M16"):
         assert decided[name].outcome == "holds", decided[name].evidence
-    outcomes = [verdict.outcome for verdict in decided.values()]
-    assert sum(outcome in ("holds", "fails") for outcome in outcomes) >= 45
+    left = {name for name, one in decided.items() if one.outcome not in ("holds", "fails")}
+    assert left == {"N4", "G11", "G14", "M12"}

@@ -31,6 +31,7 @@ from strop.support import InputError
 
 LARGEST_SMALL = 96  # pixels: up to here a small network trained from scratch is the better start
 RESIDENT_BYTES = 4 * 2**30  # images up to this size are kept on the device of the model
+DECODED_BYTES = 2 * 2**30  # picture files up to this size are decoded once, and then such images
 
 
 @dataclass(frozen=True)
@@ -205,7 +206,7 @@ def _pairs(
 def _resident(images: Images, device: torch.device) -> Images:
     """Few images are decoded once and moved to the device once, rather than batch by batch."""
     if isinstance(images, ImageFiles) and images.size is not None:
-        small = 3 * len(images) * images.size**2 <= RESIDENT_BYTES
+        small = 3 * len(images) * images.size**2 <= DECODED_BYTES
         images = images.in_memory() if small else images
     if isinstance(images, TensorImages) and images.values.nbytes <= RESIDENT_BYTES:
         return TensorImages(images.values.to(device))

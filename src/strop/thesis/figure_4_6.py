@@ -5,7 +5,7 @@
 Thesis section 4.4.1. The trajectory of figure 4.3 on CIFAR-10 as it is, with smoothing of 0.1, and
 with 10 % of the labels wrong (the thesis says 10 %; its published code has 20 % uniform, and never
 reads the smoothing). Expected: smoothing lessens the fluctuations of GC, corrupt labels remove them
-(claim G11). `small`: fifteen minutes of one core.
+(claim G11). `small`: fourteen minutes of one core.
 """
 
 from dataclasses import dataclass, replace

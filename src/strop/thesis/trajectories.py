@@ -42,7 +42,7 @@ from strop.thesis.trajectory_presets import Trajectory, at_hand
 from strop.training import choose_device
 
 ROUNDS = 20
-"""Of the sketches' local search: on MNIST 80 further ones lower its objective by 0.2 %."""
+"""Of the sketches' local search, whose later rounds gain next to nothing."""
 ESTIMATORS = ("SG-B", "SG-2B", "SVRG", "GC", "GC, exact moves")
 """GC is the thesis's rule with centres of rank one; exact moves are strop's sketch, cap 2."""
 COLOURS = dict(
