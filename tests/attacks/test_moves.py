@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from strop.attacks.feasible import Neighbourhood, each, into_l1_ball
-from strop.attacks.moves import Moves, SpectralMoves, moves_in
+from strop.attacks.moves import Moves, SpectralMoves, WaveMoves, moves_in
 from strop.geometry import L1, L2, Fourier, Linf, Norm, low_band
 
 
@@ -32,7 +32,11 @@ def plain_move(
 
 
 @pytest.mark.parametrize("bounds", [None, (0.0, 1.0)], ids=["free", "box"])
-@pytest.mark.parametrize("norm", [L1, L2, Linf, Fourier(L1, dims=2), Fourier(L2, dims=2)], ids=str)
+@pytest.mark.parametrize(
+    "norm",
+    [L1, L2, Linf, *(Fourier(norm, dims=dims) for norm in (L1, L2) for dims in (1, 2, 3))],
+    ids=str,
+)
 def test_moves_are_those_of_the_formula(norm: Norm, bounds: tuple[float, float] | None) -> None:
     x = pictures(3, 2, 6, 5)
     around = Neighbourhood(x, norm, torch.tensor([0.1, 0.4, 0.0]).double(), bounds)
@@ -51,18 +55,28 @@ def test_moves_are_those_of_the_formula(norm: Norm, bounds: tuple[float, float] 
         torch.testing.assert_close(moved - x, delta, rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("asking", [True, False])
-def test_few_steps_reach_the_nearest_point_of_an_l1_ball(asking: bool) -> None:
+@pytest.mark.parametrize("start", [0.0, 0.3, 50.0])
+def test_the_nearest_point_of_an_l1_ball_is_found_from_any_level(start: float) -> None:
     delta, eps = drawn(5, 3, 8, 8) * drawn(5, 3, 8, 8, seed=1).square(), drawn(5).abs() + 0.1
-    nearest = into_l1_ball(delta, eps, asking=asking)
+    nearest = into_l1_ball(delta, eps, torch.full_like(eps, start)[:, None], steps=0)
     torch.testing.assert_close(nearest, L1.project(delta, eps), rtol=1e-9, atol=1e-9)
 
 
-def test_what_few_steps_leave_outside_of_an_l1_ball_is_scaled_into_it() -> None:
-    delta = 0.7 ** torch.arange(200, dtype=torch.float64).expand(2, -1)  # each step sheds a few
-    eps = torch.tensor([1e-3, 1e-9], dtype=torch.float64)
-    found = into_l1_ball(delta, eps, asking=False)
-    torch.testing.assert_close(L1(found), eps)
+@pytest.mark.parametrize("bounds", [None, (0.0, 1.0)], ids=["free", "box"])
+def test_waves_moved_without_asking_are_inside_and_near_those_moved_with(
+    bounds: tuple[float, float] | None,
+) -> None:
+    x, norm = pictures(4, 3, 16, 16), Fourier(L1, dims=2)
+    around = Neighbourhood(x, norm, torch.tensor([0.3, 3.0, 10.0, 0.0]).double(), bounds)
+    asking, unasked = (WaveMoves(around, torch.zeros_like(x)) for _ in range(2))
+    unasked.asking = False
+    for step in range(8):
+        gradient, length = drawn(*x.shape, seed=step), around.eps * 2 / (step + 1)
+        expected, moved = asking(gradient, length), unasked(gradient, length)
+        assert bool((norm(moved - x) <= around.eps * (1 + 1e-9)).all())
+        assert bounds is None or ((moved >= -1e-12) & (moved <= 1 + 1e-12)).all()
+        away = (moved - expected).flatten(1).norm(dim=1)
+        assert bool((away <= 0.05 * (expected - x).flatten(1).norm(dim=1)).all())
 
 
 @pytest.mark.parametrize("band", [None, low_band((6, 5), 0.3), 0.5 + low_band((6, 5), 0.2)])

@@ -19,7 +19,7 @@ from strop.geometry import (
     project_lp_ball,
     project_simplex,
 )
-from strop.geometry.multipliers import climbing_level, sorted_level
+from strop.geometry.multipliers import climbing_level, newton_level, sorted_level
 
 FUNCTIONS = [(project_l1_ball, L1), (project_l2_ball, L2), (project_linf_ball, Linf)]
 
@@ -60,6 +60,22 @@ def test_both_ways_to_the_level_agree(batch: int, size: int, seed: int, weighted
     torch.testing.assert_close(level, sorted_level(values, total, weights))
     parts = (values - level).relu() * (1.0 if weights is None else weights)
     torch.testing.assert_close(parts.sum(dim=1, keepdim=True), total)
+
+
+@given(rows, columns, seeds, st.booleans(), st.floats(0, 10))
+def test_the_level_is_found_from_any_guess(
+    batch: int, size: int, seed: int, weighted: bool, guess: float
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(batch, size, generator=generator, dtype=torch.float64).abs()
+    total = torch.rand(batch, 1, generator=generator, dtype=torch.float64) * 3
+    weights = torch.rand(size, generator=generator, dtype=torch.float64) + 0.1 if weighted else None
+    start, expected = torch.full_like(total, guess), sorted_level(values, total, weights).relu()
+    for steps, asking in ((0, True), (size + 2, False)):
+        level = newton_level(values, total, weights, start, steps=steps, asking=asking)
+        torch.testing.assert_close(level, expected)
+    early = newton_level(values, total, weights, start, steps=1, asking=False)
+    assert bool((early <= expected + 1e-12).all())
 
 
 @given(rows, columns, seeds)

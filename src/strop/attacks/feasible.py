@@ -18,11 +18,12 @@ import torch
 from torch import Tensor
 
 from strop.geometry import L1, Fourier, Linf, Lp, Norm
+from strop.geometry.multipliers import newton_level
 
 __all__ = ["Neighbourhood", "each"]
 
 _TURNS = 60
-QUICK_TURNS = 5
+QUICK_TURNS = 3
 MUCH = 0.97
 OVERSHOOT = 1.5
 _FARTHEST = 1.0
@@ -30,8 +31,7 @@ _INSET = 0.02
 _ROOM = 9e-7  # of the 1e-6 that are promised, the rest is for the rounding of eps to float32
 _ATTEMPTS = 24
 _HALVINGS = 13
-_NEWTON_STEPS = 30
-_STEPS_UNASKED = 8  # where it takes more, what is left outside is scaled
+_LEVEL_STEPS = 8
 
 
 def each(values: Tensor, x: Tensor) -> Tensor:
@@ -92,11 +92,11 @@ class Neighbourhood:
             # Neither undoes the other: a clip makes no coordinate longer, and a projection, which
             # keeps signs, none either. L1 is spared to shorten what the box takes away.
             if self.norm.p == 1:
-                asking = delta.device.type == "cpu"  # a GPU would have to be waited for
-                return into_l1_ball(delta.clamp(low, high), self.eps, asking=asking)
+                level = self.eps.new_zeros(len(delta), 1)
+                return into_l1_ball(delta.clamp(low, high), self.eps, level, steps=_LEVEL_STEPS)
             return self.norm.project(delta, self.eps).clamp_(low, high)
         clipped = self.norm.project(delta, self.eps).clamp_(low, high)
-        share = _shrinkage(self.norm(clipped), self.eps)
+        share = shrinkage(self.norm(clipped), self.eps)
         for _ in range(QUICK_TURNS):
             # A wave that the box takes out of the ball would shrink all others with it: where that
             # costs much, turns between ball and box first.
@@ -106,7 +106,7 @@ class Neighbourhood:
             turned, eps = clipped[rows], self.eps[rows]
             turned = turned.lerp(self.norm.project(turned, eps), OVERSHOOT)
             clipped[rows] = turned = turned.clamp_(low[rows], high[rows])
-            share[rows] = _shrinkage(self.norm(turned), eps)
+            share[rows] = shrinkage(self.norm(turned), eps)
         return clipped.mul_(each(share, clipped))
 
     @torch.no_grad()
@@ -173,7 +173,7 @@ class Neighbourhood:
                 outside |= _peak(change - seen) > 4 * unit * _peak(adversarial).clamp(min=largest)
             if not bool(outside.any()):
                 return adversarial, size
-            shorter = scale * _shrinkage(size, eps) * max(0.0, 1 - unit * 2.0**attempt)
+            shorter = scale * shrinkage(size, eps) * max(0.0, 1 - unit * 2.0**attempt)
             scale = torch.where(outside, shorter, scale)
         adversarial = torch.where(each(outside, adversarial), original, adversarial)
         return adversarial, torch.where(outside, 0.0, size)
@@ -186,7 +186,7 @@ class Neighbourhood:
         then move inwards. What is still outside after a turn is mended by scaling.
         """
         # From far outside the turns overshoot to the other side: start no further than a box away.
-        delta = delta * each(_shrinkage(_peak(delta), _FARTHEST * _peak(high - low)), delta)
+        delta = delta * each(shrinkage(_peak(delta), _FARTHEST * _peak(high - low)), delta)
         best, most = torch.zeros_like(delta), torch.zeros_like(self.eps)
         inset = each(_INSET * _peak(delta), delta)
         bottom, top, turned = low + inset, high - inset, delta
@@ -230,28 +230,21 @@ def _filled(gradient: Tensor, delta: Tensor, low: Tensor, high: Tensor, length: 
     return spent.view_as(delta).mul_(rising)
 
 
-def into_l1_ball(delta: Tensor, eps: Tensor, *, asking: bool) -> Tensor:
-    """The nearest point of each L1 ball: a soft threshold, its level by Newton's steps from zero.
+def into_l1_ball(delta: Tensor, eps: Tensor, level: Tensor, *, steps: int) -> Tensor:
+    """The nearest point of each L1 ball: a soft threshold, whose level b1 is looked for from the
+    one given, which is overwritten.
 
-    The excess over the radius is convex and falls in the level, so that the steps never overshoot.
-    They end when all are there; without ``asking`` after a fixed number, and what would then still
-    be outside is scaled.
+    On a processor until it is found; on a GPU, which would have to be waited for, by this many
+    steps, and what is then still outside is scaled.
     """
     size = delta.abs().flatten(1)
-    level, radius = size.new_zeros(len(size), 1), eps[:, None]
-    tolerance = 4 * torch.finfo(size.dtype).eps * radius
-    left = torch.empty_like(size)
-    for _ in range(_NEWTON_STEPS if asking else _STEPS_UNASKED):
-        torch.sub(size, level, out=left).relu_()
-        excess = left.sum(dim=1, keepdim=True) - radius
-        if asking and not bool((excess > tolerance).any()):
-            break
-        level += excess.clamp_(min=0) / left.sign_().sum(dim=1, keepdim=True).clamp_(min=1)
-    torch.sub(size, level, out=left).relu_()
-    return left.mul_(_shrinkage(left.sum(dim=1), eps)[:, None]).view_as(delta).copysign_(delta)
+    asking = size.device.type == "cpu"
+    found = newton_level(size, eps[:, None], None, level, steps=steps, asking=asking)
+    left = size.sub_(level.copy_(found)).relu_()
+    return left.mul_(shrinkage(left.sum(dim=1), eps)[:, None]).view_as(delta).copysign_(delta)
 
 
-def _shrinkage(size: Tensor, eps: Tensor) -> Tensor:
+def shrinkage(size: Tensor, eps: Tensor) -> Tensor:
     """The factor that brings a perturbation of this size into the ball."""
     over = size > eps
     return torch.where(over, eps / torch.where(over, size, 1.0), 1.0)

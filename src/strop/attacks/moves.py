@@ -18,16 +18,28 @@ Legend: b example.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
-from strop.attacks.feasible import Neighbourhood, each
-from strop.geometry import L2, Fourier, Linf, lp
-from strop.geometry.fourier import half_spectrum, inverse_half_spectrum
+from strop.attacks.feasible import (
+    MUCH,
+    OVERSHOOT,
+    QUICK_TURNS,
+    Neighbourhood,
+    each,
+    into_l1_ball,
+    shrinkage,
+)
+from strop.geometry import L1, L2, Fourier, Linf, lp
+from strop.geometry.fourier import half_spectrum, inverse_half_spectrum, multiplicity
+from strop.geometry.multipliers import newton_level
 
 __all__ = ["Moves", "moves_in"]
 
 _KEPT = 0.25
+_LEVEL_STEPS = 3  # from the last level; where it takes more, what is left outside is scaled
 
 
 def moves_in(around: Neighbourhood, delta: Tensor) -> Moves:
@@ -37,6 +49,10 @@ def moves_in(around: Neighbourhood, delta: Tensor) -> Moves:
         return CubeMoves(around, delta)
     if norm == L2 or (isinstance(norm, Fourier) and norm.norm == L2 and norm.band is None):
         return BallMoves(around, delta)  # Parseval: the same ball
+    if norm == L1 and around.bounds is not None:
+        return DiamondMoves(around, delta)
+    if isinstance(norm, Fourier) and norm.norm == L1 and norm.band is None:
+        return WaveMoves(around, delta)
     if not isinstance(norm, Fourier) or norm.norm != Linf or around.leaks:
         return Moves(around, delta)
     if norm.band is not None and not bool(norm.band.isfinite().all()):
@@ -61,12 +77,15 @@ class Moves:
             ahead = step.add_(self.here)
         else:
             ahead = self.previous.lerp_(self.here, 1 + _KEPT).add_(step, alpha=1 - _KEPT)
-        self.previous, self.here = self.here, self.around.inside(ahead)
+        self.previous, self.here = self.here, self._inside(ahead)
         return self.around.x + self.here
 
     def go_back(self, where: Tensor, best: Tensor) -> None:
         """Go on from the points ``best`` and at rest, in the examples of a mask b."""
         self._rest(where, best - self.around.x)
+
+    def _inside(self, delta: Tensor) -> Tensor:
+        return self.around.inside(delta)
 
     def _rest(self, where: Tensor, best: Tensor) -> None:
         share = each(where, best).to(best.dtype)
@@ -122,6 +141,18 @@ class BallMoves(PointMoves):
             moved.clamp_(*self.around.bounds)
         self.previous, self.here = self.here, moved
         return moved
+
+
+class DiamondMoves(Moves):
+    """The same for L1 in a box: the level that shortens deltas is looked for near the last one."""
+
+    def __init__(self, around: Neighbourhood, delta: Tensor) -> None:
+        super().__init__(around, delta)
+        self.level = delta.new_zeros(len(delta), 1)
+
+    def _inside(self, delta: Tensor) -> Tensor:
+        delta = delta.clamp_(*self.around.box)
+        return into_l1_ball(delta, self.around.eps, self.level, steps=_LEVEL_STEPS)
 
 
 class SpectralMoves(Moves):
@@ -204,6 +235,92 @@ class SpectralMoves(Moves):
         """Squared moduli: many times faster than moduli, which guard against overflow."""
         pairs = torch.view_as_real(spectrum).square()
         return torch.add(pairs[..., 0], pairs[..., 1], out=self.squares)
+
+
+class WaveMoves(Moves):
+    """The same for Fourier(L1), a wave at a time: all but the box is done to the spectra.
+
+    A wave that the box takes out of the ball would shrink all others with it: where that costs
+    much, turns between ball and box come first. On a GPU no step waits for an answer: all examples
+    take all turns, and the levels that shorten the spectra are looked for near the last ones.
+    """
+
+    def __init__(self, around: Neighbourhood, delta: Tensor) -> None:
+        super().__init__(around, delta)
+        norm, x = around.norm, around.x
+        assert isinstance(norm, Fourier)
+        self.dims, self.sizes = norm.dims, x.shape[-norm.dims :]
+        self.here = half_spectrum(delta, dims=self.dims)
+        counts = multiplicity(self.sizes).expand(self.here.shape[1:])
+        self.counts = counts.flatten().to(x.device, x.dtype)
+        self.partners = _partners(self.here.shape[1:], dims=self.dims).to(x.device)
+        self.levels = [x.new_zeros(len(x), 1) for _ in range(1 + QUICK_TURNS)]
+        self.asking = x.device.type == "cpu"
+
+    @torch.no_grad()
+    def __call__(self, gradient: Tensor, length: Tensor) -> Tensor:
+        if self.previous is None:
+            ahead = self.here.clone()
+        else:
+            ahead = self.previous.lerp_(self.here, 1 + _KEPT)
+            length = length * (1 - _KEPT)
+        self._add_wave(ahead, half_spectrum(gradient, dims=self.dims), length)
+        self.previous = self.here
+        moved, self.here = self._bent(ahead)
+        return moved.add_(self.around.x)
+
+    def go_back(self, where: Tensor, best: Tensor) -> None:
+        self._rest(where, half_spectrum(best - self.around.x, dims=self.dims))
+
+    def _add_wave(self, spectrum: Tensor, slopes: Tensor, length: Tensor) -> None:
+        """Add the steepest of all waves to ``spectrum``, of this length in the norm."""
+        slopes, flat = slopes.flatten(1), spectrum.flatten(1)
+        size, best = slopes.abs().max(dim=1, keepdim=True)
+        half = slopes.gather(1, best) / size.clamp_(min=_tiny(size)) * (length[:, None] / 2)
+        flat.scatter_(1, best, flat.gather(1, best) + half)
+        # The other half is at -k, which is in this half of the spectrum only for some.
+        half = half.conj() * (2 - self.counts[best])
+        best = self.partners[best]
+        flat.scatter_(1, best, flat.gather(1, best) + half)
+
+    def _bent(self, spectrum: Tensor) -> tuple[Tensor, Tensor]:
+        """The perturbation inside near the one of this spectrum, and its spectrum."""
+        around = self.around
+        moduli = spectrum.abs().flatten(1)
+        wanted = moduli.new_ones(len(moduli))
+        for turn in range(1 + QUICK_TURNS):
+            spectrum = spectrum.mul_(self._factor(moduli, wanted, turn).view(spectrum.shape))
+            moved = inverse_half_spectrum(spectrum, sizes=self.sizes)
+            if around.bounds is None:
+                return moved, spectrum
+            spectrum = half_spectrum(moved.clamp_(*around.box), dims=self.dims)
+            moduli = spectrum.abs().flatten(1)
+            share = shrinkage(moduli @ self.counts, around.eps)
+            wanted = OVERSHOOT * (share < MUCH)
+            if self.asking and not bool(wanted.any()):
+                break
+        share = each(share, moved)
+        return moved.mul_(share), spectrum.mul_(share)
+
+    def _factor(self, moduli: Tensor, wanted: Tensor, turn: int) -> Tensor:
+        """What takes each coefficient ``wanted`` times the way to the nearest point of the ball."""
+        level = newton_level(
+            moduli,
+            self.around.eps[:, None],
+            self.counts,
+            self.levels[turn],
+            steps=_LEVEL_STEPS,
+            asking=self.asking,
+        )
+        self.levels[turn] = level
+        missing = level.div(moduli.clamp(min=_tiny(moduli))).clamp_(max=1)
+        return torch.ones_like(missing).addcmul_(missing, wanted[:, None], value=-1)
+
+
+def _partners(shape: torch.Size, *, dims: int) -> Tensor:
+    """Where -k is in a flattened half spectrum, for those k whose -k is in it too."""
+    here, others = torch.arange(math.prod(shape)).view(shape), tuple(range(-dims, -1))
+    return (here.flip(others).roll((1,) * len(others), others) if others else here).flatten()
 
 
 def _in_range(squares: Tensor) -> bool:

@@ -12,7 +12,14 @@ from torch.nn.functional import softplus
 
 from strop.geometry import lp
 
-__all__ = ["climbing_level", "falling_root", "shrink", "simplex_level", "sorted_level"]
+__all__ = [
+    "climbing_level",
+    "falling_root",
+    "newton_level",
+    "shrink",
+    "simplex_level",
+    "sorted_level",
+]
 
 _MOST_STEPS = 100
 
@@ -45,10 +52,6 @@ def climbing_level(values: Tensor, total: Tensor, weights: Tensor | None = None)
     Newton's method on a convex, piecewise linear, falling function, from the left: the iterates
     rise, the active set {values_k > t} shrinks, and when it stays the same the root is found.
     """
-
-    def weighed(x: Tensor) -> Tensor:
-        return x.sum(dim=1, keepdim=True) if weights is None else (x @ weights)[:, None]
-
     # No coordinate alone may exceed the total, nor may all of them together.
     if weights is None:
         alone = values.amax(dim=1, keepdim=True) - total
@@ -56,17 +59,49 @@ def climbing_level(values: Tensor, total: Tensor, weights: Tensor | None = None)
     else:
         alone = (values - total / weights).amax(dim=1, keepdim=True)
         mass = weights.sum()
-    level = torch.maximum(alone, (weighed(values) - total) / mass)
+    level = torch.maximum(alone, (_weighed(values, weights) - total) / mass)
     buffer, active = torch.empty_like(values), None
     while True:
         torch.sub(values, level, out=buffer).relu_()
-        excess = weighed(buffer) - total
-        slope = weighed(torch.gt(buffer, 0, out=buffer))
+        excess = _weighed(buffer, weights) - total
+        slope = _weighed(torch.gt(buffer, 0, out=buffer), weights)
         # Rounding must not let the level fall: a set that only shrinks ends the loop.
         level = level + (excess / slope).nan_to_num_(0.0).clamp_(min=0.0)
         if active is not None and torch.equal(slope, active):
             return level
         active = slope
+
+
+def _weighed(x: Tensor, weights: Tensor | None) -> Tensor:
+    """sum_k w_k x_k, b1."""
+    return x.sum(dim=1, keepdim=True) if weights is None else (x @ weights)[:, None]
+
+
+@torch.no_grad()
+def newton_level(
+    values: Tensor,
+    total: Tensor,
+    weights: Tensor | None,
+    start: Tensor,
+    *,
+    steps: int,
+    asking: bool,
+) -> Tensor:
+    """:func:`simplex_level` from a guess, b1, for values >= 0; zero where their sum is below total.
+
+    Newton's first step leads from anywhere to the left of the root, and from there the others rise.
+    They end when all are there; without ``asking``, which a GPU would have to be waited for, after
+    that many, and the level may then still be too low.
+    """
+    live, level, least, last = torch.empty_like(values), start, torch.zeros_like(start), None
+    for _ in range(_MOST_STEPS if asking else steps):
+        mass = _weighed(torch.gt(values, level, out=live), weights)
+        if asking and last is not None and torch.equal(mass, last):
+            break
+        last = mass
+        excess = _weighed(live.mul_(values), weights).sub_(total)
+        least = level = excess.div_(mass).fmax(least)
+    return level
 
 
 def falling_root(
