@@ -62,6 +62,7 @@ def draw_curves(records: list[Record], *, normalised: bool) -> Any:
     The first seed is drawn heavily. SVRG's curve is broken at its updates.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     names = list(dict.fromkeys(one["name"] for one in records))
     rows = 2 if normalised else 1
@@ -92,6 +93,8 @@ def draw_curves(records: list[Record], *, normalised: bool) -> Any:
                 panels[1][column].semilogy(one["steps"], one["zeta"], color="tab:blue", lw=1)
             panels[1][column].axhline(1, color="0.5", lw=1, ls=":")
             panels[1][column].set(ylabel="normalised variance of SG-B", xlabel="step")
+        for panel in panels[:, column]:
+            panel.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     return figure
 
 

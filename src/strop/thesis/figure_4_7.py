@@ -49,7 +49,7 @@ PRESETS = {
             copies=10_000,
             augment=True,
         ),
-        (0, 1, 2, 3),
+        (0, 1, 2),
     ),
     "paper": Settings(
         tuple(
