@@ -76,7 +76,9 @@ def test_waves_moved_without_asking_are_inside_and_near_those_moved_with(
         assert bool((norm(moved - x) <= around.eps * (1 + 1e-9)).all())
         assert bounds is None or ((moved >= -1e-12) & (moved <= 1 + 1e-12)).all()
         away = (moved - expected).flatten(1).norm(dim=1)
-        assert bool((away <= 0.05 * (expected - x).flatten(1).norm(dim=1)).all())
+        # The first levels are guessed from zero, later ones from the last.
+        near = 0.1 if step < 5 else 0.02
+        assert bool((away <= near * (expected - x).flatten(1).norm(dim=1)).all())
 
 
 @pytest.mark.parametrize("band", [None, low_band((6, 5), 0.3), 0.5 + low_band((6, 5), 0.2)])

@@ -39,7 +39,8 @@ from strop.geometry.multipliers import newton_level
 __all__ = ["Moves", "moves_in"]
 
 _KEPT = 0.25
-_LEVEL_STEPS = 3  # from the last level; where it takes more, what is left outside is scaled
+# From the last level, on a GPU; where it takes more, what is left outside is scaled.
+_DIAMOND_STEPS, _WAVE_STEPS = 3, 2
 
 
 def moves_in(around: Neighbourhood, delta: Tensor) -> Moves:
@@ -152,7 +153,7 @@ class DiamondMoves(Moves):
 
     def _inside(self, delta: Tensor) -> Tensor:
         delta = delta.clamp_(*self.around.box)
-        return into_l1_ball(delta, self.around.eps, self.level, steps=_LEVEL_STEPS)
+        return into_l1_ball(delta, self.around.eps, self.level, steps=_DIAMOND_STEPS)
 
 
 class SpectralMoves(Moves):
@@ -255,6 +256,7 @@ class WaveMoves(Moves):
         self.counts = counts.flatten().to(x.device, x.dtype)
         self.partners = _partners(self.here.shape[1:], dims=self.dims).to(x.device)
         self.levels = [x.new_zeros(len(x), 1) for _ in range(1 + QUICK_TURNS)]
+        self.one = x.new_ones(())
         self.asking = x.device.type == "cpu"
 
     @torch.no_grad()
@@ -309,12 +311,12 @@ class WaveMoves(Moves):
             self.around.eps[:, None],
             self.counts,
             self.levels[turn],
-            steps=_LEVEL_STEPS,
+            steps=_WAVE_STEPS,
             asking=self.asking,
         )
         self.levels[turn] = level
         missing = level.div(moduli.clamp(min=_tiny(moduli))).clamp_(max=1)
-        return torch.ones_like(missing).addcmul_(missing, wanted[:, None], value=-1)
+        return torch.addcmul(self.one, missing, wanted[:, None], value=-1)
 
 
 def _partners(shape: torch.Size, *, dims: int) -> Tensor:
