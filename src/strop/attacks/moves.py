@@ -161,7 +161,8 @@ class SpectralMoves(Moves):
 
     Steps of spectra are those of the pictures, and clipping moduli is the projection onto the ball:
     one transform of the gradient, one back, and one to see what the box has changed. Spectra are
-    kept in units of the radii, u = F(delta) / (eps r), so that the ball is |u_k| <= 1.
+    kept in units of the radii, u = F(delta) / (eps r), so that the ball is |u_k| <= 1, and deltas
+    in units of which these are the plain sums.
 
     Clipping to the box leaves the ball. Scaling back into it would shrink, on a picture with a
     white background, all waves with the one that the box takes out. So the moves are those of
@@ -182,36 +183,39 @@ class SpectralMoves(Moves):
         self.radii: Tensor | None = None
         if norm.band is not None:
             self.radii = norm.band[..., : x.shape[-1] // 2 + 1].to(x.device, x.dtype)
-        self.eps = each(around.eps, x)
-        self.unit = torch.where(self.eps > 0, self.eps, 1.0)
-        self.mirror = self._spectrum(delta / self.unit)
+        eps = each(around.eps, x)
+        self.eps = torch.where(eps > 0, eps, 1.0)
+        root = math.sqrt(math.prod(self.sizes))
+        self.reach, self.span = eps * root, self.eps * root  # alike where there is a ball at all
+        self.mirror = self._spectrum(delta / self.span)
         self.excess = torch.zeros_like(self.mirror)
         self.squares = torch.empty_like(self.mirror.real, memory_format=torch.contiguous_format)
         self.box: tuple[Tensor, Tensor] | None = None
         if around.bounds is not None:
             low, high = around.box
-            self.box = low / self.unit, high / self.unit
+            self.box = low / self.span, high / self.span
 
     @torch.no_grad()
     def __call__(self, gradient: Tensor, length: Tensor) -> Tensor:
-        step = self._step(gradient, each(length, gradient) / self.unit)
+        step = self._step(gradient, each(length, gradient) / self.eps)
         aim = self._clipped(step.add_(self.mirror)).add_(self.excess)
         moved = self._picture(aim)
         if self.box is None:
             self.mirror = aim
-            return torch.addcmul(self.around.x, moved, self.eps, out=moved)
+            return torch.addcmul(self.around.x, moved, self.reach, out=moved)
         here = self._spectrum(moved.clamp_(*self.box))
         size = self._squares(here).flatten(1).amax(dim=1).clamp_(min=1)
         self.excess = aim.sub_(here)
         self.mirror = here.sub_(self.excess)
-        return torch.addcmul(self.around.x, moved, each(size.rsqrt_(), moved) * self.eps, out=moved)
+        share = each(size.rsqrt_(), moved) * self.reach
+        return torch.addcmul(self.around.x, moved, share, out=moved)
 
     def go_back(self, where: Tensor, best: Tensor) -> None:
-        back = self._spectrum((best - self.around.x) / self.unit).sub_(self.excess)
+        back = self._spectrum((best - self.around.x) / self.span).sub_(self.excess)
         self.mirror = torch.where(each(where, back), back, self.mirror)
 
     def _step(self, gradient: Tensor, length: Tensor) -> Tensor:
-        step = half_spectrum(gradient, dims=self.dims)
+        step = half_spectrum(gradient, dims=self.dims, norm="backward")
         squares = self._squares(step) if step.device.type == "cpu" else None
         if squares is None or not _in_range(squares):
             peak = lp.peak(gradient.flatten(1)).clamp_(min=_tiny(gradient))
@@ -222,7 +226,7 @@ class SpectralMoves(Moves):
         return spectrum.mul_(self._squares(spectrum).clamp_(min=1).rsqrt_())
 
     def _spectrum(self, delta: Tensor) -> Tensor:
-        spectrum = half_spectrum(delta, dims=self.dims)
+        spectrum = half_spectrum(delta, dims=self.dims, norm="backward")
         if self.radii is None:
             return spectrum
         return spectrum.mul_(torch.where(self.radii > 0, 1 / self.radii, 0.0))
@@ -230,7 +234,7 @@ class SpectralMoves(Moves):
     def _picture(self, spectrum: Tensor) -> Tensor:
         if self.radii is not None:
             spectrum = spectrum * self.radii
-        return inverse_half_spectrum(spectrum, sizes=self.sizes)
+        return inverse_half_spectrum(spectrum, sizes=self.sizes, norm="backward")
 
     def _squares(self, spectrum: Tensor) -> Tensor:
         """Squared moduli: many times faster than moduli, which guard against overflow."""
