@@ -10,6 +10,7 @@ from torch import Tensor
 from strop.attacks.feasible import Neighbourhood, each, into_l1_ball
 from strop.attacks.moves import Moves, SpectralMoves, WaveMoves, moves_in
 from strop.geometry import L1, L2, Fourier, Linf, Norm, low_band
+from strop.geometry.fourier import half_spectrum
 
 
 def drawn(*shape: int, seed: int = 0) -> Tensor:
@@ -68,13 +69,15 @@ def test_waves_moved_without_asking_are_inside_and_near_those_moved_with(
 ) -> None:
     x, norm = pictures(4, 3, 16, 16), Fourier(L1, dims=2)
     around = Neighbourhood(x, norm, torch.tensor([0.3, 3.0, 10.0, 0.0]).double(), bounds)
-    asking, unasked = (WaveMoves(around, torch.zeros_like(x)) for _ in range(2))
-    unasked.asking = False
+    asking, unasked, dense = (WaveMoves(around, torch.zeros_like(x)) for _ in range(3))
+    dense.here = half_spectrum(around.random(torch.Generator().manual_seed(0)), dims=2)
+    unasked.asking = dense.asking = False
     for step in range(8):
         gradient, length = drawn(*x.shape, seed=step), around.eps * 2 / (step + 1)
         expected, moved = asking(gradient, length), unasked(gradient, length)
-        assert bool((norm(moved - x) <= around.eps * (1 + 1e-9)).all())
-        assert bounds is None or ((moved >= -1e-12) & (moved <= 1 + 1e-12)).all()
+        for one in (moved, dense(gradient, length)):
+            assert bool((norm(one - x) <= around.eps * (1 + 1e-9)).all())
+            assert bounds is None or ((one >= -1e-12) & (one <= 1 + 1e-12)).all()
         away = (moved - expected).flatten(1).norm(dim=1)
         # The first levels are guessed from zero, later ones from the last.
         near = 0.1 if step < 5 else 0.02

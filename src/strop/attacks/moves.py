@@ -297,13 +297,12 @@ class WaveMoves(Moves):
         for turn in range(1 + QUICK_TURNS):
             spectrum = spectrum.mul_(self._factor(moduli, wanted, turn).view(spectrum.shape))
             moved = inverse_half_spectrum(spectrum, sizes=self.sizes)
-            if around.bounds is None:
-                return moved, spectrum
-            spectrum = half_spectrum(moved.clamp_(*around.box), dims=self.dims)
+            if around.bounds is not None:
+                spectrum = half_spectrum(moved.clamp_(*around.box), dims=self.dims)
             moduli = spectrum.abs().flatten(1)
             share = shrinkage(moduli @ self.counts, around.eps)
             wanted = OVERSHOOT * (share < MUCH)
-            if self.asking and not bool(wanted.any()):
+            if around.bounds is None or (self.asking and not bool(wanted.any())):
                 break
         share = each(share, moved)
         return moved.mul_(share), spectrum.mul_(share)
