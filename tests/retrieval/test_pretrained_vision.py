@@ -173,11 +173,12 @@ def test_frozen_stays_as_it_came_whatever_train_says(name: str, libraries: Libra
     assert wanted.grad.any()
 
 
-def test_fine_tuning_moves_weights_and_batch_statistics(libraries: Libraries) -> None:
+def test_fine_tuning_moves_weights_and_keeps_batch_statistics(libraries: Libraries) -> None:
     encoder = pretrained_images("timm:vgg19_bn", frozen=False).train()
+    assert encoder.backbone.training
     before = {key: value.clone() for key, value in encoder.state_dict().items()}
     encoder(pictures())[:, 0].sum().backward()
-    assert not torch.equal(
+    assert torch.equal(
         encoder.state_dict()["backbone.features.1.running_mean"],
         before["backbone.features.1.running_mean"],
     )

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 
 pytest.importorskip("transformers", reason='transformers is absent: pip install "strop[hf]"')
 
@@ -12,6 +13,9 @@ from retrieval.test_pretrained_transformers import bert, clip, save, vit
 from retrieval.tiny_training import TINY
 from strop.data import ImageCaptions, TensorImages
 from strop.retrieval import JointEmbedding, TrainSettings, evaluate, train_embedding
+from strop.retrieval.embedding import embed_images
+from strop.retrieval.features import cached_features
+from strop.retrieval.views import View, centre_crop
 
 CAPTIONS = ("a red heart", "a blue heart", "a red dog", "a blue dog")
 
@@ -29,6 +33,13 @@ def pictures() -> ImageCaptions:
         image_of_caption=torch.arange(16),
         fields={"concept": tuple(CAPTIONS[row % 4] for row in range(16))},
     )
+
+
+def larger(data: ImageCaptions) -> ImageCaptions:
+    """The same pictures within a frame, of which crops show more or less."""
+    images = data.images.batch(range(len(data.images)))
+    framed = torch.nn.functional.pad(images, (4, 4, 4, 4), value=128)
+    return replace(data, images=TensorImages(framed))
 
 
 def one_of_each() -> ImageCaptions:
@@ -85,18 +96,45 @@ def test_a_frozen_network_runs_once_and_goes_into_the_model(
     crop: str, tmp_path: Path, settings: TrainSettings
 ) -> None:
     name = f"transformers:{save(vit(), tmp_path / 'vit', tokenizer=False)}"
+    some = larger(one_of_each())
     trained = train_embedding(
-        pictures(),
-        one_of_each(),
+        larger(pictures()),
+        some,
         settings=replace(settings, image_encoder=name, crop=crop),  # type: ignore[arg-type]
         cache=tmp_path / "features",
         progress="quiet",
     )
     assert any((tmp_path / "features").rglob("*.safetensors"))
-    scores = evaluate(trained.model, one_of_each())
     assert trained.scores is not None
-    if crop == "auto":  # then the model sees the very pictures that the features were made of
-        assert scores.to_dict() == trained.scores.to_dict()
+    trained.model.save_pretrained(tmp_path / "model")
+    loaded = JointEmbedding.from_pretrained(tmp_path / "model")
+    for model in (trained.model, loaded):  # which sees what the features were made of
+        assert evaluate(model, some).to_dict() == trained.scores.to_dict()
+    view: View = "whole" if crop == "auto" else crop  # type: ignore[assignment]
+    features = cached_features(trained.model.image_encoder, some.images, folder=tmp_path, view=view)
+    seen = torch.nn.functional.normalize(features, dim=1)
+    with torch.no_grad():
+        torch.testing.assert_close(loaded.image_encoder(some.images.batch(range(4))), seen)
+
+
+def test_a_network_trained_on_random_crops_sees_the_centre(
+    tmp_path: Path, settings: TrainSettings
+) -> None:
+    name = f"transformers:{save(vit(), tmp_path / 'vit', tokenizer=False)}"
+    trained = train_embedding(
+        larger(pictures()),
+        None,
+        settings=replace(settings, image_encoder=name, finetune_images=True, crop="RC"),
+        progress="quiet",
+    )
+    images = larger(one_of_each()).images.batch(range(4))
+    with torch.no_grad():
+        seen = trained.model.embed_images(images)
+        torch.testing.assert_close(seen, trained.model.embed_images(centre_crop(images, size=32)))
+    files = [tmp_path / f"{row}.png" for row in range(4)]
+    for picture, file in zip(images, files, strict=True):
+        Image.fromarray(picture.permute(1, 2, 0).numpy()).save(file)
+    torch.testing.assert_close(embed_images(trained.model, files), seen)
 
 
 def test_the_two_stages_of_the_thesis(tmp_path: Path, settings: TrainSettings) -> None:

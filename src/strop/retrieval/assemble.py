@@ -21,11 +21,11 @@ from strop.retrieval.encoders import (
     load_glove,
     pretrained_images,
 )
-from strop.retrieval.features import View as FeatureView
 from strop.retrieval.features import cached_features
 from strop.retrieval.model import JointEmbedding
 from strop.retrieval.pairs import Pairs, View
 from strop.retrieval.settings import TrainSettings
+from strop.retrieval.views import View as FeatureView
 from strop.retrieval.views import augment, random_crop
 from strop.support import InputError
 
@@ -79,7 +79,10 @@ def frozen_images(settings: TrainSettings) -> PretrainedImages | None:
 def as_features(
     data: ImageCaptions, encoder: PretrainedImages, settings: TrainSettings, *, folder: Path
 ) -> ImageCaptions:
-    """The same data with the features of a frozen network in place of the pictures."""
+    """The same data with the features of a frozen network in place of the pictures.
+
+    The network is told of the crop, to see pictures as these were seen.
+    """
     if settings.crop not in ("auto", "none", "1C", "10C"):
         raise InputError(
             f"the crop {settings.crop!r} needs pictures in every epoch, but a frozen network's "
@@ -88,7 +91,16 @@ def as_features(
     view: FeatureView = "1C" if settings.crop == "1C" else "whole"
     view = "10C" if settings.crop == "10C" else view
     features = cached_features(encoder, data.images, folder=folder, view=view)
+    if view != "whole":
+        encoder.look(view, read_at=data.images[0].shape[-1])
     return replace(data, images=TensorImages(features))
+
+
+def see_as_trained(model: JointEmbedding, images: Images, settings: TrainSettings) -> None:
+    """A network trained on random crops is shown the centre of a picture from then on."""
+    encoder = model.image_encoder
+    if isinstance(encoder, PretrainedImages) and _crop(images, model, settings) == "RC":
+        encoder.look("1C", read_at=images[0].shape[-1])
 
 
 def _image_encoder(images: Images, settings: TrainSettings) -> ImageEncoder:
@@ -213,13 +225,19 @@ def _resident(images: Images, device: torch.device) -> Images:
     return images
 
 
+def _crop(images: Images, model: JointEmbedding, settings: TrainSettings) -> str:
+    """What is cut out of every picture of a batch."""
+    if images[0].ndim == 1:
+        return "none"
+    if settings.crop == "auto":
+        return "augment" if isinstance(model.image_encoder, SmallConvNet) else "RC"
+    return settings.crop
+
+
 def _view(images: Images, model: JointEmbedding, settings: TrainSettings) -> View | None:
-    if images[0].ndim == 1 or settings.crop == "none":
+    crop = _crop(images, model, settings)
+    if crop == "none":
         return None
-    small = isinstance(model.image_encoder, SmallConvNet)
-    crop = settings.crop
-    if crop == "auto":
-        crop = "augment" if small else "RC"
     if crop == "augment":
         return lambda pictures, generator: augment(pictures, generator=generator)
     if crop == "RC":

@@ -125,7 +125,8 @@ def _side(model: JointEmbedding, size: int | None) -> int:
             f"this model takes {encoder.output_dim} features of a frozen network, not pictures: "
             "give the features as a tensor, or train a model on pictures"
         )
-    known = size if size is not None else getattr(encoder, "image_size", None)
+    own = getattr(encoder, "read_at", None) or getattr(encoder, "image_size", None)
+    known = size if size is not None else own
     if known is None:
         raise InputError(
             "the model does not say how large its pictures are: pass size=…, the side in pixels of "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors import SafetensorError, safe_open
@@ -21,10 +21,9 @@ from torch import Tensor, nn
 
 from strop.data.images import Images, as_images
 from strop.retrieval.encoders.build import describe
-from strop.retrieval.views import centre_crop, ten_crops
+from strop.retrieval.views import View, view_features
 from strop.support import InputError, writing
 
-View = Literal["whole", "1C", "10C"]
 Progress = Callable[[int, int], None]
 
 _FORMAT = 1
@@ -77,7 +76,7 @@ def cached_features(
     with _at_work(encoder, device) as where:
 
         def features(rows: range) -> Tensor:
-            return _view_features(compute, images.batch(rows).to(where), view, side)
+            return view_features(compute, images.batch(rows).to(where), view, size=side)
 
         return _cached(
             features,
@@ -127,19 +126,6 @@ def cached_caption_features(
             shard_size=shard_size,
             progress=progress,
         )
-
-
-def _view_features(
-    compute: Callable[[Tensor], Tensor], pictures: Tensor, view: View, side: int
-) -> Tensor:
-    if view == "whole":
-        return compute(pictures)
-    if view == "1C":
-        return compute(centre_crop(pictures, size=side))
-    if view == "10C":
-        crops = ten_crops(pictures, size=side)
-        return compute(crops.flatten(0, 1)).unflatten(0, crops.shape[:2]).mean(dim=1)
-    raise InputError(f"expected the view 'whole', '1C' or '10C', but got {view!r}")
 
 
 @contextmanager
@@ -243,8 +229,8 @@ def _write(file: Path, features: Tensor, key: dict[str, Any]) -> None:
 
 def _encoder_fingerprint(encoder: Any) -> str:
     described = describe(encoder)
-    for training_only in ("dropout", "mode", "lora_rank"):
-        described.pop(training_only, None)
+    for elsewhere in ("dropout", "mode", "lora_rank", "view", "read_at"):
+        described.pop(elsewhere, None)
     digest = hashlib.sha256(json.dumps(described, sort_keys=True).encode())
     for name, tensor in sorted(encoder.state_dict().items()):
         digest.update(name.encode())

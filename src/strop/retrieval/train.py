@@ -11,7 +11,13 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from strop.data import ImageCaptions, data_folders
-from strop.retrieval.assemble import Assembly, as_features, assemble, frozen_images
+from strop.retrieval.assemble import (
+    Assembly,
+    as_features,
+    assemble,
+    frozen_images,
+    see_as_trained,
+)
 from strop.retrieval.card import model_card
 from strop.retrieval.collapse import CollapseDetector
 from strop.retrieval.evaluate import evaluate, headline
@@ -123,6 +129,7 @@ def train_embedding(
         zero_shot = None
         if settings.dual_encoder is not None and validation is not None:
             zero_shot = evaluate(parts.model, validation)
+        see_as_trained(parts.model, train.images, settings)
         history, collapse = _fit(
             parts,
             settings,

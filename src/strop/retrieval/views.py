@@ -11,12 +11,31 @@ Index legend: b picture, v view, c channel, h and w pixels.
 """
 
 import math
+from collections.abc import Callable
+from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from strop.support import InputError
+
+View = Literal["whole", "1C", "10C"]
+"""The whole picture, its centre, or the mean over ten crops."""
+
+
+def view_features(
+    compute: Callable[[Tensor], Tensor], pictures: Tensor, view: View, *, size: int
+) -> Tensor:
+    """What ``compute`` makes of a view of each picture; for ten crops the mean."""
+    if view == "whole":
+        return compute(pictures)
+    if view == "1C":
+        return compute(centre_crop(pictures, size=size))
+    if view == "10C":
+        crops = ten_crops(pictures, size=size)
+        return compute(crops.flatten(0, 1)).unflatten(0, crops.shape[:2]).mean(dim=1)
+    raise InputError(f"expected the view 'whole', '1C' or '10C', but got {view!r}")
 
 
 def centre_crop(pictures: Tensor, *, size: int = 224) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from strop.retrieval.encoders.tuning import Mode, Tuned
+from strop.retrieval.views import View, view_features
 from strop.support import InputError
 
 
@@ -40,8 +41,9 @@ class Backbone:
 class PretrainedImages(Tuned):
     """A trained network without its classifier; features are scaled to unit length.
 
-    Takes pictures in 0..255. Those of another size than the network was trained at are resized.
-    ``dropout`` zeroes features in training.
+    Takes pictures in 0..255. Those of another size than the network was trained at are resized, or,
+    where ``view`` says so, brought to a side of ``read_at`` and seen through the crops that it was
+    trained with. ``dropout`` zeroes features in training.
     ``features`` are what ``PrecomputedFeatures`` expects: training may begin on stored features of
     the frozen network, and go on with the network itself and the same projection.
     """
@@ -57,6 +59,8 @@ class PretrainedImages(Tuned):
         lora_rank: int = 8,
         dropout: float = 0.0,
         output_dim: int | None = None,
+        view: View = "whole",
+        read_at: int | None = None,
     ) -> None:
         size = backbone.pixels.size
         if output_dim is None:
@@ -68,28 +72,34 @@ class PretrainedImages(Tuned):
         self.source = backbone.source
         self.pixels = backbone.pixels
         self.image_size = size
+        self.look(view, read_at=read_at or size)
         scale = 1 / (255 * torch.tensor(self.pixels.std))
         offset = torch.tensor(self.pixels.mean) / torch.tensor(self.pixels.std)
         self.register_buffer("scale", scale[:, None, None], persistent=False)
         self.register_buffer("offset", offset[:, None, None], persistent=False)
 
+    def look(self, view: View, *, read_at: int) -> None:
+        """See pictures, read at a side of so many pixels, as in training."""
+        self.view, self.read_at = view, read_at
+
     def features(self, images: Tensor) -> Tensor:
-        """What the network's classifier would read, as it is (b, f)."""
+        """What the network's classifier would read of the whole pictures, as it is (b, f)."""
         if images.ndim != 4 or images.shape[1] != 3:
             raise InputError(
                 f"expected colour pictures of shape (batch, 3, height, width), "
                 f"but they have shape {tuple(images.shape)}"
             )
-        images = images.to(self.scale.dtype)
-        size = self.pixels.size
-        if images.shape[2:] != (size, size):
-            images = F.interpolate(images, size=(size, size), mode="bicubic", antialias=True).clamp(
-                0, 255
-            )
+        images = _resized(images.to(self.scale.dtype), self.pixels.size)
         return self.backbone(images * self.scale - self.offset)
 
     def forward(self, images: Tensor) -> Tensor:
-        return self.dropout(F.normalize(self.features(images), dim=1))
+        size = self.pixels.size
+        if self.view == "whole" or images.shape[2:] == (size, size):  # or a crop already
+            features = self.features(images)
+        else:
+            read = _resized(images.to(self.scale.dtype), self.read_at)
+            features = view_features(self.features, read, self.view, size=size)
+        return self.dropout(F.normalize(features, dim=1))
 
     def config(self) -> dict[str, Any]:
         return {
@@ -99,5 +109,13 @@ class PretrainedImages(Tuned):
             "std": list(self.pixels.std),
             "output_dim": self.output_dim,
             "dropout": self.dropout.p,
+            "view": self.view,
+            "read_at": self.read_at,
             **self.tuning_config(),
         }
+
+
+def _resized(images: Tensor, side: int) -> Tensor:
+    if images.shape[2:] == (side, side):
+        return images
+    return F.interpolate(images, size=(side, side), mode="bicubic", antialias=True).clamp(0, 255)

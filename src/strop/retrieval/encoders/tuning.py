@@ -14,7 +14,8 @@ class Tuned(nn.Module):
 
     ``mode`` says what of the backbone learns: nothing ("frozen"), low-rank corrections to its
     linear layers ("lora"), or everything ("whole"). Unless all of it learns, it stays in evaluation
-    mode whatever ``train()`` says: dropout is off, and batch statistics do not drift.
+    mode whatever ``train()`` says, and dropout is off. Its batch statistics are never those of a
+    batch: they came from far more data, and a network that loses them forgets more than it learns.
 
     All that came trained has parameter names under ``backbone``, so that a prefix gives it a
     learning rate of its own.
@@ -51,6 +52,9 @@ class Tuned(nn.Module):
         super().train(mode)
         if self.mode != "whole":
             self.backbone.eval()
+        for layer in self.backbone.modules():
+            if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                layer.eval()
         return self
 
     def tuning_config(self) -> dict[str, Any]:
