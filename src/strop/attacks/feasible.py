@@ -210,9 +210,10 @@ def _filled(gradient: Tensor, delta: Tensor, low: Tensor, high: Tensor, length: 
     All that is steeper than a level goes to its bound. The level is found by halving, many times
     faster than sorting; what lies in the last interval shares what is left of the length.
     """
-    # To the bound that the gradient points to; where it points to none, no level is low enough.
-    room = torch.where(gradient > 0, high, low).sub_(delta).abs_().flatten(1)
-    steep = gradient.abs().flatten(1)
+    rising = gradient.sign()
+    # Of high - delta and low - delta the one that the gradient points to; zero where it does not.
+    room = torch.lerp(low, high, (rising + 1).mul_(0.5)).sub_(delta).mul_(rising)
+    room, steep = room.clamp_(min=0).flatten(1), gradient.abs().flatten(1)
     top = steep.amax(dim=1, keepdim=True).clamp_(min=torch.finfo(steep.dtype).tiny)
     steep.div_(top)
     wanted, spare = length[:, None], torch.empty_like(steep)

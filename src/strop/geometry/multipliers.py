@@ -93,14 +93,13 @@ def newton_level(
     They end when all are there; without ``asking``, which a GPU would have to be waited for, after
     that many, and the level may then still be too low.
     """
-    level, least, last = start, torch.zeros_like(start), None
-    both = values.new_empty(2, *values.shape)  # what is above the level: which ones, and how much
+    live, level, least, last = torch.empty_like(values), start, torch.zeros_like(start), None
     for _ in range(_MOST_STEPS if asking else steps):
-        torch.mul(torch.gt(values, level, out=both[0]), values, out=both[1])
-        mass, amount = _weighed(both.flatten(0, 1), weights).view(2, -1, 1)
+        mass = _weighed(torch.gt(values, level, out=live), weights)
         if asking and last is not None and torch.equal(mass, last):
             break
-        least = level = amount.sub_(total).div_(mass).fmax(least)
+        excess = _weighed(live.mul_(values), weights).sub_(total)
+        least = level = excess.div_(mass).fmax(least)
         last = mass
     return level
 
