@@ -57,10 +57,18 @@ def test_moves_are_those_of_the_formula(norm: Norm, bounds: tuple[float, float] 
 
 
 @pytest.mark.parametrize("start", [0.0, 0.3, 50.0])
-def test_the_nearest_point_of_an_l1_ball_is_found_from_any_level(start: float) -> None:
+@pytest.mark.parametrize("asking", [True, False])
+def test_few_steps_reach_the_nearest_point_of_an_l1_ball(asking: bool, start: float) -> None:
     delta, eps = drawn(5, 3, 8, 8) * drawn(5, 3, 8, 8, seed=1).square(), drawn(5).abs() + 0.1
-    nearest = into_l1_ball(delta, eps, torch.full_like(eps, start)[:, None], steps=0)
+    nearest = into_l1_ball(delta, eps, torch.full_like(eps, start)[:, None], steps=9, asking=asking)
     torch.testing.assert_close(nearest, L1.project(delta, eps), rtol=1e-9, atol=1e-9)
+
+
+def test_what_few_steps_leave_outside_of_an_l1_ball_is_scaled_into_it() -> None:
+    delta = 0.7 ** torch.arange(200, dtype=torch.float64).expand(2, -1)  # each step sheds a few
+    eps = torch.tensor([1e-3, 1e-9], dtype=torch.float64)
+    found = into_l1_ball(delta, eps, torch.zeros_like(eps)[:, None], steps=8, asking=False)
+    torch.testing.assert_close(L1(found), eps)
 
 
 @pytest.mark.parametrize("bounds", [None, (0.0, 1.0)], ids=["free", "box"])

@@ -1,6 +1,7 @@
 """Networks of timm, torchvision and open_clip, played by small ones with the same functions."""
 
 import json
+import re
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -15,6 +16,7 @@ from torch.nn import functional as F
 from strop.models.efficientnet import EfficientNetLite0
 from strop.retrieval.encoders import PrecomputedFeatures, dual_encoder, pretrained_images
 from strop.retrieval.encoders.build import build_captions, build_images, describe
+from strop.retrieval.views import View, centre_crop
 from strop.support import InputError, MissingExtraError
 
 MEAN, STD, SIDE = (0.4, 0.5, 0.6), (0.2, 0.25, 0.3), 16
@@ -171,6 +173,26 @@ def test_frozen_stays_as_it_came_whatever_train_says(name: str, libraries: Libra
     encoder(wanted).sum().backward()
     assert wanted.grad is not None
     assert wanted.grad.any()
+
+
+@pytest.mark.parametrize("view", ["whole", "1C", "10C"])
+@pytest.mark.parametrize("shape", [(3, 20, 20), (2, 1, 20, 20), (2, 64)])
+def test_what_are_no_colour_pictures_is_refused_as_it_came(
+    view: View, shape: tuple[int, ...], libraries: Libraries
+) -> None:
+    encoder = pretrained_images("timm:vgg19_bn")
+    encoder.look(view, read_at=20)
+    with pytest.raises(InputError, match=f"colour pictures.* {re.escape(str(shape))}"):
+        encoder(torch.zeros(shape))
+
+
+def test_an_oblong_picture_of_the_side_in_training_is_cropped_and_not_squeezed(
+    libraries: Libraries,
+) -> None:
+    encoder = pretrained_images("timm:vgg19_bn")
+    encoder.look("1C", read_at=20)
+    oblong = 255 * torch.rand(2, 3, 20, 30, generator=torch.Generator().manual_seed(0))
+    assert torch.equal(encoder(oblong), encoder(centre_crop(oblong, size=SIDE)))
 
 
 def test_fine_tuning_moves_weights_and_keeps_batch_statistics(libraries: Libraries) -> None:

@@ -49,6 +49,21 @@ def test_g10_wants_zeta_above_one_for_batches_of_128_and_equal_curves(values, ou
     assert DECIDE["G10"](records).outcome == outcome
 
 
+@pytest.mark.parametrize(("late", "outcome"), [(0.1, "holds"), (3.0, "fails")])
+def test_g8_leaves_out_the_updates_of_svrg_where_it_has_no_variance(late, outcome):
+    runs = over_seeds("MNIST", ratio=0.3)
+    for one in runs:
+        spread = 1 + 0.01 * one["seed"]
+        one["steps"], one["zeta"] = [0, 75, 85, 95, 100], [0.9 * spread, None, None, None, 0.1]
+        one["variance"] = {
+            "SG-B": [10.0, 1.0, 1.0, 1.0, 1.0],
+            "SG-2B": [5.0, 0.5, 0.5, 0.5, 0.5],
+            "GC": [3.0 * spread, 0.3, 0.3, 0.3, 0.3],
+            "SVRG": [1e-9, late * spread, late, late, 1e-9],  # updates at 0 and at 100
+        }
+    assert DECIDE["G8"]({"figure-4.3": runs}).outcome == outcome
+
+
 @pytest.mark.parametrize(("claim", "name"), [("G10", SMALL_PHOTOGRAPHS.name), ("G9", "CIFAR-10")])
 def test_no_verdict_about_pictures_from_digits_in_their_place(claim, name):
     records = {"figure-4.3": over_seeds(f"{name}: digits instead", ratio=1.0)}

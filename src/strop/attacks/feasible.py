@@ -92,8 +92,10 @@ class Neighbourhood:
             # Neither undoes the other: a clip makes no coordinate longer, and a projection, which
             # keeps signs, none either. L1 is spared to shorten what the box takes away.
             if self.norm.p == 1:
-                level = self.eps.new_zeros(len(delta), 1)
-                return into_l1_ball(delta.clamp(low, high), self.eps, level, steps=_LEVEL_STEPS)
+                delta, level = delta.clamp(low, high), self.eps.new_zeros(len(delta), 1)
+                return into_l1_ball(
+                    delta, self.eps, level, steps=_LEVEL_STEPS, asking=may_ask(delta)
+                )
             return self.norm.project(delta, self.eps).clamp_(low, high)
         clipped = self.norm.project(delta, self.eps).clamp_(low, high)
         share = shrinkage(self.norm(clipped), self.eps)
@@ -230,15 +232,19 @@ def _filled(gradient: Tensor, delta: Tensor, low: Tensor, high: Tensor, length: 
     return spent.view_as(delta).copysign_(gradient)
 
 
-def into_l1_ball(delta: Tensor, eps: Tensor, level: Tensor, *, steps: int) -> Tensor:
+def may_ask(x: Tensor) -> bool:
+    """Whether a step may depend on what has come out so far: a GPU would have to be waited for."""
+    return x.device.type == "cpu"
+
+
+def into_l1_ball(delta: Tensor, eps: Tensor, level: Tensor, *, steps: int, asking: bool) -> Tensor:
     """The nearest point of each L1 ball: a soft threshold, whose level b1 is looked for from the
     one given, which is overwritten.
 
-    On a processor until it is found; on a GPU, which would have to be waited for, by this many
-    steps, and what is then still outside is scaled.
+    With ``asking`` until it is found; without, by this many steps, and what is then still outside
+    is scaled.
     """
     size = delta.abs().flatten(1)
-    asking = size.device.type == "cpu"
     found = newton_level(size, eps[:, None], None, level, steps=steps, asking=asking)
     left = size.sub_(level.copy_(found)).relu_()
     return left.mul_(shrinkage(left.sum(dim=1), eps)[:, None]).view_as(delta).copysign_(delta)

@@ -30,6 +30,7 @@ from strop.attacks.feasible import (
     Neighbourhood,
     each,
     into_l1_ball,
+    may_ask,
     shrinkage,
 )
 from strop.geometry import L1, L2, Fourier, Linf, lp
@@ -152,8 +153,9 @@ class DiamondMoves(Moves):
         self.level = delta.new_zeros(len(delta), 1)
 
     def _inside(self, delta: Tensor) -> Tensor:
-        delta = delta.clamp_(*self.around.box)
-        return into_l1_ball(delta, self.around.eps, self.level, steps=_DIAMOND_STEPS)
+        delta, eps = delta.clamp_(*self.around.box), self.around.eps
+        asking = may_ask(delta)
+        return into_l1_ball(delta, eps, self.level, steps=_DIAMOND_STEPS, asking=asking)
 
 
 class SpectralMoves(Moves):
@@ -261,7 +263,7 @@ class WaveMoves(Moves):
         self.partners = _partners(self.here.shape[1:], dims=self.dims).to(x.device)
         self.levels = [x.new_zeros(len(x), 1) for _ in range(1 + QUICK_TURNS)]
         self.one = x.new_ones(())
-        self.asking = x.device.type == "cpu"
+        self.asking = may_ask(x)
 
     @torch.no_grad()
     def __call__(self, gradient: Tensor, length: Tensor) -> Tensor:

@@ -26,8 +26,8 @@ Scaling = Literal["ortho", "backward"]
 def half_spectrum(x: Tensor, *, dims: int, norm: Scaling = "ortho") -> Tensor:
     """The orthonormal DFT of real ``x`` over its last ``dims`` dimensions, its first half.
 
-    With ``norm="backward"`` the plain sums, times the square root of the number of samples: a
-    processor takes a sixth to a fourth less time for these and their inverse.
+    With ``norm="backward"`` the plain sums, larger by the square root of the number of samples:
+    these and their inverse cost a processor less.
 
     >>> half_spectrum(torch.ones(1, 4), dims=1)
     tensor([[2.+0.j, 0.+0.j, 0.+0.j]])

@@ -92,7 +92,7 @@ def as_features(
     view = "10C" if settings.crop == "10C" else view
     features = cached_features(encoder, data.images, folder=folder, view=view)
     if view != "whole":
-        encoder.look(view, read_at=data.images[0].shape[-1])
+        encoder.look(view, read_at=min(data.images[0].shape[-2:]))
     return replace(data, images=TensorImages(features))
 
 
@@ -100,7 +100,7 @@ def see_as_trained(model: JointEmbedding, images: Images, settings: TrainSetting
     """A network trained on random crops is shown the centre of a picture from then on."""
     encoder = model.image_encoder
     if isinstance(encoder, PretrainedImages) and _crop(images, model, settings) == "RC":
-        encoder.look("1C", read_at=images[0].shape[-1])
+        encoder.look("1C", read_at=min(images[0].shape[-2:]))
 
 
 def _image_encoder(images: Images, settings: TrainSettings) -> ImageEncoder:

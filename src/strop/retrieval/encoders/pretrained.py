@@ -42,8 +42,8 @@ class PretrainedImages(Tuned):
     """A trained network without its classifier; features are scaled to unit length.
 
     Takes pictures in 0..255. Those of another size than the network was trained at are resized, or,
-    where ``view`` says so, brought to a side of ``read_at`` and seen through the crops that it was
-    trained with. ``dropout`` zeroes features in training.
+    where ``view`` says so, brought to a (shorter) side of ``read_at`` and seen through the crops
+    that it was trained with. ``dropout`` zeroes features in training.
     ``features`` are what ``PrecomputedFeatures`` expects: training may begin on stored features of
     the frozen network, and go on with the network itself and the same projection.
     """
@@ -84,22 +84,30 @@ class PretrainedImages(Tuned):
 
     def features(self, images: Tensor) -> Tensor:
         """What the network's classifier would read of the whole pictures, as it is (b, f)."""
+        size = self.pixels.size
+        images = self._numbers(images)
+        if images.shape[2:] != (size, size):
+            images = _resized(images, size)
+        return self.backbone(images * self.scale - self.offset)
+
+    def forward(self, images: Tensor) -> Tensor:
+        size = self.pixels.size
+        images = self._numbers(images)
+        if self.view == "whole" or images.shape[2:] == (size, size):  # or a crop already
+            features = self.features(images)
+        else:
+            if min(images.shape[2:]) != self.read_at:
+                images = _resized(images, self.read_at)
+            features = view_features(self.features, images, self.view, size=size)
+        return self.dropout(F.normalize(features, dim=1))
+
+    def _numbers(self, images: Tensor) -> Tensor:
         if images.ndim != 4 or images.shape[1] != 3:
             raise InputError(
                 f"expected colour pictures of shape (batch, 3, height, width), "
                 f"but they have shape {tuple(images.shape)}"
             )
-        images = _resized(images.to(self.scale.dtype), self.pixels.size)
-        return self.backbone(images * self.scale - self.offset)
-
-    def forward(self, images: Tensor) -> Tensor:
-        size = self.pixels.size
-        if self.view == "whole" or images.shape[2:] == (size, size):  # or a crop already
-            features = self.features(images)
-        else:
-            read = _resized(images.to(self.scale.dtype), self.read_at)
-            features = view_features(self.features, read, self.view, size=size)
-        return self.dropout(F.normalize(features, dim=1))
+        return images.to(self.scale.dtype)
 
     def config(self) -> dict[str, Any]:
         return {
@@ -116,6 +124,4 @@ class PretrainedImages(Tuned):
 
 
 def _resized(images: Tensor, side: int) -> Tensor:
-    if images.shape[2:] == (side, side):
-        return images
     return F.interpolate(images, size=(side, side), mode="bicubic", antialias=True).clamp(0, 255)
